@@ -234,7 +234,7 @@ class Node:
         membership = MembershipService(self.driver, calls.not_here, peers)
         self._producers = ProducerService(core, authorizer, calls)
         others = (
-            ConsumerService(core, authorizer, calls),
+            ConsumerService(core, authorizer, calls, self._is_node),
             OperatorService(core, authorizer, calls, self._audit),
         )
         api = [service.handlers() for service in (self._producers, *others)]

@@ -333,7 +333,7 @@ class DescribeGroupRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ...) -> None: ...
 
 class DescribeGroupResponse(_message.Message):
-    __slots__ = ("group", "policy", "own", "set_by")
+    __slots__ = ("group", "policy", "own", "set_by", "consumers", "consumers_left_out")
     class SetByEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -345,11 +345,37 @@ class DescribeGroupResponse(_message.Message):
     POLICY_FIELD_NUMBER: _ClassVar[int]
     OWN_FIELD_NUMBER: _ClassVar[int]
     SET_BY_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     group: GroupStatus
     policy: GroupPolicy
     own: GroupPolicy
     set_by: _containers.ScalarMap[str, str]
-    def __init__(self, group: _Optional[_Union[GroupStatus, _Mapping]] = ..., policy: _Optional[_Union[GroupPolicy, _Mapping]] = ..., own: _Optional[_Union[GroupPolicy, _Mapping]] = ..., set_by: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    consumers: _containers.RepeatedCompositeFieldContainer[Consumer]
+    consumers_left_out: int
+    def __init__(self, group: _Optional[_Union[GroupStatus, _Mapping]] = ..., policy: _Optional[_Union[GroupPolicy, _Mapping]] = ..., own: _Optional[_Union[GroupPolicy, _Mapping]] = ..., set_by: _Optional[_Mapping[str, str]] = ..., consumers: _Optional[_Iterable[_Union[Consumer, _Mapping]]] = ..., consumers_left_out: _Optional[int] = ...) -> None: ...
+
+class Consumer(_message.Message):
+    __slots__ = ("consumer", "address", "since_ms", "polls", "connected", "credit", "in_hand", "lease_end_ms", "tags")
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    POLLS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
+    IN_HAND_FIELD_NUMBER: _ClassVar[int]
+    LEASE_END_MS_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    consumer: str
+    address: str
+    since_ms: int
+    polls: bool
+    connected: bool
+    credit: int
+    in_hand: int
+    lease_end_ms: int
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, consumer: _Optional[str] = ..., address: _Optional[str] = ..., since_ms: _Optional[int] = ..., polls: _Optional[bool] = ..., connected: _Optional[bool] = ..., credit: _Optional[int] = ..., in_hand: _Optional[int] = ..., lease_end_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SetClusterRequest(_message.Message):
     __slots__ = ("settings", "unset")
@@ -431,15 +457,17 @@ class RedriveResponse(_message.Message):
     def __init__(self, looked_at: _Optional[int] = ..., redriven: _Optional[int] = ..., done: _Optional[bool] = ...) -> None: ...
 
 class ClusterStatusRequest(_message.Message):
-    __slots__ = ("digest", "brief")
+    __slots__ = ("digest", "brief", "seconds_ahead")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     BRIEF_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_AHEAD_FIELD_NUMBER: _ClassVar[int]
     digest: bool
     brief: bool
-    def __init__(self, digest: _Optional[bool] = ..., brief: _Optional[bool] = ...) -> None: ...
+    seconds_ahead: int
+    def __init__(self, digest: _Optional[bool] = ..., brief: _Optional[bool] = ..., seconds_ahead: _Optional[int] = ...) -> None: ...
 
 class ClusterStatusResponse(_message.Message):
-    __slots__ = ("node", "leader", "term", "commit_index", "applied_index", "members", "pending", "ready", "frontier_ms", "tick", "local_index", "now_ms", "topics", "version", "lease", "state_digest", "damaged_found", "damaged_repaired", "damaged_left", "ledger", "turns", "level", "level_max", "upgrade_finish", "reload", "audit", "differing")
+    __slots__ = ("node", "leader", "term", "commit_index", "applied_index", "members", "pending", "ready", "frontier_ms", "tick", "local_index", "now_ms", "topics", "version", "lease", "state_digest", "damaged_found", "damaged_repaired", "damaged_left", "ledger", "turns", "level", "level_max", "upgrade_finish", "reload", "audit", "differing", "overdue", "oldest_overdue_ms", "lateness", "pending_ahead")
     NODE_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -467,6 +495,10 @@ class ClusterStatusResponse(_message.Message):
     RELOAD_FIELD_NUMBER: _ClassVar[int]
     AUDIT_FIELD_NUMBER: _ClassVar[int]
     DIFFERING_FIELD_NUMBER: _ClassVar[int]
+    OVERDUE_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_OVERDUE_MS_FIELD_NUMBER: _ClassVar[int]
+    LATENESS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_AHEAD_FIELD_NUMBER: _ClassVar[int]
     node: str
     leader: str
     term: int
@@ -494,7 +526,23 @@ class ClusterStatusResponse(_message.Message):
     reload: ReloadStatus
     audit: AuditStatus
     differing: _containers.RepeatedCompositeFieldContainer[SettingDifference]
-    def __init__(self, node: _Optional[str] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pending: _Optional[int] = ..., ready: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., now_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicStatus, _Mapping]]] = ..., version: _Optional[str] = ..., lease: _Optional[bool] = ..., state_digest: _Optional[bytes] = ..., damaged_found: _Optional[int] = ..., damaged_repaired: _Optional[int] = ..., damaged_left: _Optional[int] = ..., ledger: _Optional[_Union[LedgerStatus, _Mapping]] = ..., turns: _Optional[_Union[TurnStatus, _Mapping]] = ..., level: _Optional[int] = ..., level_max: _Optional[int] = ..., upgrade_finish: _Optional[str] = ..., reload: _Optional[_Union[ReloadStatus, _Mapping]] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., differing: _Optional[_Iterable[_Union[SettingDifference, _Mapping]]] = ...) -> None: ...
+    overdue: int
+    oldest_overdue_ms: int
+    lateness: Lateness
+    pending_ahead: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[str] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pending: _Optional[int] = ..., ready: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., now_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicStatus, _Mapping]]] = ..., version: _Optional[str] = ..., lease: _Optional[bool] = ..., state_digest: _Optional[bytes] = ..., damaged_found: _Optional[int] = ..., damaged_repaired: _Optional[int] = ..., damaged_left: _Optional[int] = ..., ledger: _Optional[_Union[LedgerStatus, _Mapping]] = ..., turns: _Optional[_Union[TurnStatus, _Mapping]] = ..., level: _Optional[int] = ..., level_max: _Optional[int] = ..., upgrade_finish: _Optional[str] = ..., reload: _Optional[_Union[ReloadStatus, _Mapping]] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., differing: _Optional[_Iterable[_Union[SettingDifference, _Mapping]]] = ..., overdue: _Optional[int] = ..., oldest_overdue_ms: _Optional[int] = ..., lateness: _Optional[_Union[Lateness, _Mapping]] = ..., pending_ahead: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Lateness(_message.Message):
+    __slots__ = ("released", "p50_ms", "p99_ms", "max_ms")
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
+    P50_MS_FIELD_NUMBER: _ClassVar[int]
+    P99_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    released: int
+    p50_ms: int
+    p99_ms: int
+    max_ms: int
+    def __init__(self, released: _Optional[int] = ..., p50_ms: _Optional[int] = ..., p99_ms: _Optional[int] = ..., max_ms: _Optional[int] = ...) -> None: ...
 
 class SettingDifference(_message.Message):
     __slots__ = ("key", "node", "value", "other", "other_value")
@@ -597,7 +645,7 @@ class Member(_message.Message):
     def __init__(self, node: _Optional[str] = ..., address: _Optional[str] = ..., connected: _Optional[bool] = ..., match_index: _Optional[int] = ..., clock_offset_ms: _Optional[int] = ..., blocked: _Optional[str] = ..., version: _Optional[str] = ..., level_max: _Optional[int] = ...) -> None: ...
 
 class TopicStatus(_message.Message):
-    __slots__ = ("topic", "released", "first_offset", "pending", "held_back", "held_until_ms", "misfires_dropped", "groups")
+    __slots__ = ("topic", "released", "first_offset", "pending", "held_back", "held_until_ms", "misfires_dropped", "lateness", "overdue", "oldest_overdue_ms", "groups")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     RELEASED_FIELD_NUMBER: _ClassVar[int]
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -605,6 +653,9 @@ class TopicStatus(_message.Message):
     HELD_BACK_FIELD_NUMBER: _ClassVar[int]
     HELD_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     MISFIRES_DROPPED_FIELD_NUMBER: _ClassVar[int]
+    LATENESS_FIELD_NUMBER: _ClassVar[int]
+    OVERDUE_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_OVERDUE_MS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     released: int
@@ -613,11 +664,14 @@ class TopicStatus(_message.Message):
     held_back: int
     held_until_ms: int
     misfires_dropped: int
+    lateness: Lateness
+    overdue: int
+    oldest_overdue_ms: int
     groups: _containers.RepeatedCompositeFieldContainer[GroupStatus]
-    def __init__(self, topic: _Optional[str] = ..., released: _Optional[int] = ..., first_offset: _Optional[int] = ..., pending: _Optional[int] = ..., held_back: _Optional[int] = ..., held_until_ms: _Optional[int] = ..., misfires_dropped: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupStatus, _Mapping]]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., released: _Optional[int] = ..., first_offset: _Optional[int] = ..., pending: _Optional[int] = ..., held_back: _Optional[int] = ..., held_until_ms: _Optional[int] = ..., misfires_dropped: _Optional[int] = ..., lateness: _Optional[_Union[Lateness, _Mapping]] = ..., overdue: _Optional[int] = ..., oldest_overdue_ms: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupStatus, _Mapping]]] = ...) -> None: ...
 
 class GroupStatus(_message.Message):
-    __slots__ = ("group", "floor", "acked_above_floor", "retrying", "consumers", "in_hand", "held_bytes", "used_ms", "expiry_ms", "expired", "dropped")
+    __slots__ = ("group", "floor", "acked_above_floor", "retrying", "consumers", "in_hand", "held_bytes", "used_ms", "expiry_ms", "expired", "dropped", "backing_off", "credit")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     ACKED_ABOVE_FLOOR_FIELD_NUMBER: _ClassVar[int]
@@ -629,6 +683,8 @@ class GroupStatus(_message.Message):
     EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
+    BACKING_OFF_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_FIELD_NUMBER: _ClassVar[int]
     group: str
     floor: int
     acked_above_floor: int
@@ -640,7 +696,9 @@ class GroupStatus(_message.Message):
     expiry_ms: int
     expired: int
     dropped: int
-    def __init__(self, group: _Optional[str] = ..., floor: _Optional[int] = ..., acked_above_floor: _Optional[int] = ..., retrying: _Optional[int] = ..., consumers: _Optional[int] = ..., in_hand: _Optional[int] = ..., held_bytes: _Optional[int] = ..., used_ms: _Optional[int] = ..., expiry_ms: _Optional[int] = ..., expired: _Optional[int] = ..., dropped: _Optional[int] = ...) -> None: ...
+    backing_off: int
+    credit: int
+    def __init__(self, group: _Optional[str] = ..., floor: _Optional[int] = ..., acked_above_floor: _Optional[int] = ..., retrying: _Optional[int] = ..., consumers: _Optional[int] = ..., in_hand: _Optional[int] = ..., held_bytes: _Optional[int] = ..., used_ms: _Optional[int] = ..., expiry_ms: _Optional[int] = ..., expired: _Optional[int] = ..., dropped: _Optional[int] = ..., backing_off: _Optional[int] = ..., credit: _Optional[int] = ...) -> None: ...
 
 class TransferLeadershipRequest(_message.Message):
     __slots__ = ("target", "deadline_ms")

@@ -64,6 +64,11 @@ class HourCounts:
         """Return the number of pending messages of an hour."""
         return int(self.pending[hour]) if hour < len(self) else self._beyond.get(hour, 0)
 
+    def between(self, begin: int, end: int) -> int:
+        """Return the number of pending messages of the hours from `begin` on, before `end`."""
+        beyond = sum(count for at, count in self._beyond.items() if begin <= at < end)
+        return int(self.pending[begin : min(end, self.end)].sum(dtype=np.int64)) + beyond
+
     def write(self, hour: int, units: int) -> None:
         """Note how many units the partition of an hour has."""
         if hour < len(self):

@@ -150,6 +150,11 @@ class HourPartition:
             self._slots, self._recovered = slots, None
         return self._slots
 
+    @property
+    def open_seconds(self) -> SecondWheel | None:
+        """The second wheel where it is in use; None: nothing is read for it."""
+        return self._slots
+
     def close(self) -> None:
         """Unmap and close the files; the next use opens them again."""
         if self._slots is not None:

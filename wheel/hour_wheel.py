@@ -109,6 +109,11 @@ class HourWheel:
             some.update(np.flatnonzero(self.counts.far[:end]).tolist())
         return tuple(sorted(hour for hour in some if end is None or hour < end))
 
+    @property
+    def open_hours(self) -> int:
+        """Partitions that are open."""
+        return len(self._open)
+
     def partitions(self) -> tuple[int, ...]:
         """Return the hours that have a partition, ascending."""
         return tuple(sorted(self._partitions))

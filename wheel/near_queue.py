@@ -69,6 +69,10 @@ class _Second:
         """Return all of them, in no order."""
         return np.concatenate((*self.runs, *self._fresh))
 
+    def before(self, due_ms: int) -> list[Rows]:
+        """Return all entries due before a time, in parts."""
+        return [_due_by(part, due_ms - 1, len(part)) for part in (*self.runs, *self._fresh)]
+
     def head(self, until_ms: int, limit: int) -> Rows:
         """Return the first entries due by `until_ms`, at most `limit`; the first run begins with them."""
         self._sort_fresh()
@@ -192,6 +196,18 @@ class NearQueue:
     def first_due_ms(self) -> int | None:
         """Return the earliest due time held."""
         return self._seconds[self._order[0]].first_due_ms if self._order else None
+
+    def due_by(self, until_ms: int) -> Iterator[tuple[int, Rows]]:
+        """Yield what is held and due by a time, second by second: each in parts, with the second."""
+        for second in self._order:
+            if second * SECOND_MS > until_ms:
+                return
+            yield from ((second, part) for part in self._seconds[second].before(until_ms + 1))
+
+    def before_in_second(self, due_ms: int) -> list[Rows]:
+        """Return what is held of the second of a time and due before it, in parts."""
+        held = self._seconds.get(due_ms // SECOND_MS)
+        return held.before(due_ms) if held else []
 
     def of_second(self, second: int) -> Rows:
         """Return everything held of one second, in no order."""

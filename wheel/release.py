@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarry.wheel.columns import groups
 from tarry.wheel.hour_partition import HourPartition
@@ -49,6 +50,7 @@ _AT_ONCE_COST: Final = 3_145_728  # a second that costs more to load is read bef
 _FAR_MESSAGES_MAX: Final = 1_048_576  # of such seconds; one more is read behind so many or fewer
 _OTHERS_HOURS_MAX: Final = 1_024  # of a backlog, in which others are looked for
 _FRONT_SECONDS_MAX: Final = 64  # of a backlog, that what is in front is looked for in
+_LOOKED_MESSAGES_MAX: Final = 65_536  # of what is due, that are looked at one by one: some 5 ms
 _PEEK_MESSAGES_MAX: Final = 4_096  # a second with more gives its beginning as its first due time
 
 
@@ -78,6 +80,11 @@ class Release:
         self._choice: OvertakingChoice | None = None  # while there is a backlog, of who leads
         # A time nothing beyond the near queue is due before; None: not known, or nothing.
         self._next_beyond: int | None = None
+
+    @property
+    def near_messages(self) -> int:
+        """Messages in the near queue."""
+        return self._near.count
 
     def overdue(self, due_ms: Times) -> Flags:
         """Flag the new messages, shape (n,), that come at or behind the cut."""
@@ -364,6 +371,79 @@ class Release:
         if self._next_beyond is None:
             self._next_beyond = self._peek()
         return self._next_beyond
+
+    def pending_before(self, due_ms: int) -> int:
+        """Return the number that `Wheel.pending_before` describes."""
+        if due_ms <= self.cut.due_ms:
+            return 0
+        counts, hour, second = self._hours.counts, due_ms // HOUR_MS, due_ms // SECOND_MS
+        earlier, partition = counts.between(self.cut.due_ms // HOUR_MS, hour), self._hours.partition(hour)
+        if partition is None or (seconds := partition.open_seconds) is None:
+            return earlier
+        if second > self.cut.due_ms // SECOND_MS:  # of the cut's, slots count what is released as well
+            begun = counts.of(hour) - counts.far_pending_of(hour)
+            earlier += begun - int(seconds.live(second % HOUR_SECONDS).sum(dtype=np.int64))
+        if second < self._near.end:
+            for part in self._near.before_in_second(due_ms):
+                index = part["global_index"]
+                written = len(part) if counts.far_of(hour) == 0 else int((index < partition.units).sum())
+                # else the set need not be asked, or asking it for so many would take too long
+                lost = seconds.has_gone(second % HOUR_SECONDS) and len(part) <= _LOOKED_MESSAGES_MAX
+                earlier += written - (int(partition.is_gone(index).sum()) if lost else 0)
+        return earlier
+
+    def pending_seconds(self, second: int, seconds: int) -> Numbers | None:
+        """Return the counts that `Wheel.pending_seconds` describes."""
+        pending, counts = np.zeros(seconds, np.uint32), self._hours.counts
+        for hour in range(second // HOUR_SECONDS, (second + seconds - 1) // HOUR_SECONDS + 1):
+            if counts.of(hour) == 0:
+                continue
+            partition = self._hours.partition(hour)
+            if counts.far_of(hour) or partition is None or (slots := partition.open_seconds) is None:
+                return None
+            begin, end = max(second, hour * HOUR_SECONDS), min(second + seconds, (hour + 1) * HOUR_SECONDS)
+            pending[begin - second : end - second] = slots.live(
+                begin % HOUR_SECONDS, end - hour * HOUR_SECONDS
+            )
+        present = max(second, self.cut.due_ms // SECOND_MS)
+        pending[: present - second] = 0  # released
+        if present < second + seconds:  # in part, perhaps: slots count that, too
+            before = self.pending_before(present * SECOND_MS)
+            pending[present - second] = self.pending_before((present + 1) * SECOND_MS) - before
+        return pending
+
+    def first_due_ms(self) -> int | None:
+        """Return the time that `Wheel.first_due_ms` describes."""
+        for second, entries in islice(self._near.heads(sys.maxsize, _SLICE), _FRONT_SECONDS_MAX):
+            live = self._not_gone(second, entries)
+            if len(live):
+                return int(live["due_ms"][0])
+        first = next(self._hours.counts.from_hour(self.cut.due_ms // HOUR_MS), None)
+        return None if first is None else max(first * HOUR_MS, self.cut.due_ms)
+
+    def due_topics(self, until_ms: int) -> tuple[Numbers, NDArray[np.int64], Times]:
+        """Return the columns that `Wheel.due_topics` describes."""
+        topics, dues, room = [np.empty(0, np.uint32)], [np.empty(0, np.int64)], _LOOKED_MESSAGES_MAX
+        for second, part in self._near.due_by(until_ms):
+            if room <= 0:
+                break
+            entries = self._not_gone(second, part[:room])
+            topics.append(entries["topic"] & ~MARK)
+            dues.append(entries["due_ms"])
+            room -= len(part)
+        topic = np.concatenate(topics)
+        counts = np.bincount(topic)
+        first_ms = np.full(len(counts), sys.maxsize)
+        np.minimum.at(first_ms, topic, np.concatenate(dues))
+        some = np.flatnonzero(counts)
+        return some.astype(np.uint32), counts[some], first_ms[some]
+
+    def _not_gone(self, second: int, entries: Rows) -> Rows:
+        """Return those of a second's entries that are not gone, or whose hour is still in the far log."""
+        partition = self._hours.partition(second // HOUR_SECONDS)
+        if partition is None or not partition.gone:
+            return entries
+        return entries.compress(~partition.is_gone(entries["global_index"]))
 
     def _peek(self) -> int | None:
         """Return the first time anything on disk beyond the near queue is due."""

@@ -136,6 +136,10 @@ class SecondWheel:
         live: Numbers = self._count[begin:end] - self._gone[begin:end]
         return live
 
+    def has_gone(self, second: int) -> bool:
+        """Return whether a unit of the second is gone."""
+        return bool(self._gone[second])
+
     def first_live(self, second: int) -> int | None:
         """Return the first second at or after `second` with a unit that is not gone."""
         some = self._count[second:] > self._gone[second:]

@@ -220,6 +220,16 @@ class Wheel:
         """Messages appended and neither released nor cancelled."""
         return self._hours.counts.total
 
+    @property
+    def near_messages(self) -> int:
+        """Messages of the next seconds that are in memory."""
+        return self._release.near_messages
+
+    @property
+    def open_hours(self) -> int:
+        """Hours whose files are open."""
+        return self._hours.open_hours
+
     def pending_in_hour(self, hour: int) -> int:
         """Return the number of pending messages of an hour."""
         return self._hours.counts.of(hour)
@@ -259,6 +269,42 @@ class Wheel:
         It is the earliest due time, but for cancelled messages and for seconds of more than 4,096 messages.
         """
         return self._release.next_due_ms()
+
+    def pending_before(self, due_ms: int) -> int:
+        """Return the number of pending messages due before a time, from memory alone: no file is read.
+
+        Exact where the hour of `due_ms` is open, with nothing of it in the far log, and its second is in the
+        near queue, or begins at `due_ms`: for the present that is so while there is room for what is due.
+        Else those of that second, or of that hour, are not counted; of a crowd in that second, those that are
+        gone are. Costs a sum over the hours from the cut on, one over the hour's seconds, and where some of
+        the second are gone a look at its entries.
+        """
+        return self._release.pending_before(due_ms)
+
+    def pending_seconds(self, second: int, seconds: int) -> Numbers | None:
+        """Return the number of pending messages of each second from `second` on, u4[seconds], from memory.
+
+        Exact; in the cut's second as `pending_before` is. None where an hour of them with any is not open,
+        or has some in the far log: the hour of the cut and the next one with any are mostly open.
+        """
+        return self._release.pending_seconds(second, seconds)
+
+    def first_due_ms(self) -> int | None:
+        """Return a time before which nothing pending is due, as `next_due_ms` does, from memory alone.
+
+        It is the earliest due time of all where that is in the near queue, in the first 64 seconds that it
+        has, among the first 256 messages of each; else the beginning of the first hour with any, or the cut.
+        None where nothing is pending.
+        """
+        return self._release.first_due_ms()
+
+    def due_topics(self, until_ms: int) -> tuple[Numbers, NDArray[np.int64], Times]:
+        """Return what is pending and due by a time, by topic, from memory alone.
+
+        Columns of shape (k,): topics, ascending, how many of each, and the first due time of each. Only of
+        what is in the near queue, at most 65,536 of that; of the far log's, cancelled ones too.
+        """
+        return self._release.due_topics(until_ms)
 
     def costs_ns(self, hour: Numbers, global_index: Numbers) -> Numbers:
         """Estimate the CPU time of a call that names messages, for each, ids of shape (n,) by hour, u4[n]."""

@@ -9,9 +9,9 @@ import typer
 
 from tarry.client.aio import Client
 from tarry.client.cli.options import OnCluster, cluster_command
-from tarry.client.cli.output import Output, print_fields, print_json
+from tarry.client.cli.output import Output, fields_of, print_fields, print_json, print_rows, words
 from tarry.client.cli.policies import PolicyFlags, Unset, json_of, texts_of
-from tarry.client.cli.times import duration_option, start_option
+from tarry.client.cli.times import duration_option, start_option, time_text
 from tarry.client.cli.topics import Topic, Yes
 from tarry.client.operators.group_policy import GroupDescription
 
@@ -41,7 +41,10 @@ async def set_group(
 
 @cluster_command(group_app, "show")
 async def show_group(client: Client, topic: Topic, group: Group, *, cluster: OnCluster) -> None:
-    """Show a group, how messages are delivered to it, and who says so: itself, its topic or the cluster."""
+    """Show a group, how messages are delivered to it, and who says so: itself, its topic or the cluster.
+
+    Below are its consumers: where each is, and what it has in hand.
+    """
     _show(topic, await client.operator().describe_group(topic, group), cluster.output)
 
 
@@ -49,10 +52,35 @@ def _show(topic: str, group: GroupDescription, output: Output) -> None:
     status = asdict(group.status)
     if output is Output.JSON:
         policy = {"policy": json_of(group.policy), "own": json_of(group.own), "set_by": group.set_by}
-        print_json({"topic": topic, **status, **policy})
+        consumers = [asdict(consumer) for consumer in group.consumers]
+        told = {"consumer_list": consumers, "consumers_left_out": group.consumers_left_out}
+        print_json({"topic": topic, **status, **policy, **told})
         return
     texts = {name: f"{text} ({group.set_by[name]})" for name, text in texts_of(group.policy).items()}
     print_fields({"topic": topic, **status, **texts}, output)
+    _print_consumers(group)
+
+
+CONSUMER_COLUMNS = (
+    "consumer", "address", "by", "connected", "since", "credit", "in_hand", "first_lease_ends", "tags"
+)  # fmt: skip
+
+
+def _print_consumers(group: GroupDescription) -> None:
+    """Print a row for each consumer, if there are any."""
+    rows = [
+        {
+            **fields_of(consumer, "consumer", "address", "connected", "credit", "in_hand", "tags"),
+            "by": "calls" if consumer.polls else "stream" if consumer.since_ms else "",
+            "since": time_text(consumer.since_ms) if consumer.since_ms else "",
+            "first_lease_ends": time_text(consumer.lease_end_ms) if consumer.lease_end_ms else "",
+        }
+        for consumer in group.consumers
+    ]
+    if rows:
+        print_rows(rows, CONSUMER_COLUMNS, title="consumers")
+    if group.consumers_left_out:
+        words().print(f"and {group.consumers_left_out:,} more consumers")
 
 
 @cluster_command(group_app, "create")

@@ -14,6 +14,7 @@ from tarry.client.cli.options import EXIT_CODES, OnCluster, cluster_command
 from tarry.client.cli.output import Output, body_fields, fields_of, print_fields, print_outcomes, words
 from tarry.client.cli.status import print_status
 from tarry.client.cli.times import time_text
+from tarry.client.cli.top import top
 from tarry.client.results import CancelOutcome
 
 Node = Annotated[str, typer.Argument(help="The node's name.")]
@@ -26,6 +27,7 @@ cluster_command(app)(consume.receive)
 for command in (consume.ack, consume.nack, consume.extend):
     epilog = "Exit code 1 also where a message was not in hand any more. " + EXIT_CODES
     cluster_command(app, epilog=epilog)(command)
+cluster_command(app)(top)
 cluster_command(app)(topics.redrive)
 cluster_command(app)(backup.backup)
 cluster_command(app, epilog=reconcile.EXIT_CODES)(reconcile.reconcile)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 from tarry.client.errors import Refused, TarryError
@@ -69,15 +69,23 @@ def print_rows(
     """Print a table of the named columns, or all of the rows as JSON."""
     if output is Output.JSON:
         print_json(rows)
-        return
+    else:
+        out().print(table_of(rows, columns, title))
+
+
+def table_of(
+    rows: Sequence[Mapping[str, object]], columns: Iterable[str], title: str = "", *, cut: bool = False
+) -> Table:
+    """Return a table of the named columns; ``cut``: a line for each row, however narrow it is."""
     table = Table(title=title, title_justify="left")
     names = list(columns)
     for name in names:
         numbers = all(isinstance(row.get(name), int) for row in rows)
-        table.add_column(name.replace("_", " "), justify="right" if numbers and rows else "left")
+        justify: JustifyMethod = "right" if numbers and rows else "left"
+        table.add_column(name.replace("_", " "), justify=justify, no_wrap=cut)
     for row in rows:
         table.add_row(*(cell(row.get(name)) for name in names))
-    out().print(table)
+    return table
 
 
 def print_outcomes(name: str, outcomes: Iterable[tuple[str, StrEnum]], done: StrEnum, output: Output) -> None:

@@ -4,59 +4,96 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from typing import TypeAlias
 
-from tarry.client.cli.output import Output, fields_of, print_json, print_rows, words
+from rich.table import Table
+
+from tarry.client.cli.output import Output, fields_of, out, print_json, print_rows, table_of, words
 from tarry.client.cli.times import duration_text, time_text
 from tarry.client.errors import TarryError
 from tarry.client.operators.cluster_status import (
     AuditStatus,
     ClusterStatus,
+    Lateness,
     LedgerStatus,
     TopicStatus,
     TurnStatus,
 )
 
+Answers: TypeAlias = Mapping[str, ClusterStatus | TarryError]
+"""What each node says, or why it says nothing, by address."""
 
-def print_status(answers: Mapping[str, ClusterStatus | TarryError], output: Output) -> None:
-    """Print every node's answer, or why it gave none; then what the leader says of topics."""
-    if output is Output.JSON:
-        print_json(
-            {
-                address: asdict(answer)
-                if isinstance(answer, ClusterStatus)
-                else {"error": answer.reason, "text": answer.text}
-                for address, answer in answers.items()
-            }
-        )
-        return
-    told = {address: answer for address, answer in answers.items() if isinstance(answer, ClusterStatus)}
+
+def json_of(answers: Answers) -> dict[str, object]:
+    """Return the answers as programs get them."""
+    return {
+        address: asdict(answer)
+        if isinstance(answer, ClusterStatus)
+        else {"error": answer.reason, "text": answer.text}
+        for address, answer in answers.items()
+    }
+
+
+def best_of(answers: Answers) -> ClusterStatus | None:
+    """Return the answer of the leader, or of the node that is nearest to being one; None: nobody answers."""
+    told = (answer for answer in answers.values() if isinstance(answer, ClusterStatus))
+    return max(told, key=lambda answer: (answer.lease, answer.term, answer.applied_index), default=None)
+
+
+def node_table(answers: Answers) -> Table:
+    """Return a row for each node, with columns of faults where there are any."""
     rows = [_node(address, answer) for address, answer in answers.items()]
     optional = [name for name in OPTIONAL if any(row.get(name) for row in rows)]
-    print_rows(rows, [*NODE_COLUMNS, *optional], title="nodes")
-    best = max(
-        told.values(), key=lambda answer: (answer.lease, answer.term, answer.applied_index), default=None
-    )
+    return table_of(rows, [*NODE_COLUMNS, *optional], title="nodes")
+
+
+def print_status(answers: Answers, output: Output) -> None:
+    """Print every node's answer, or why it gave none; then what the leader says of topics."""
+    if output is Output.JSON:
+        print_json(json_of(answers))
+        return
+    out().print(node_table(answers))
+    best = best_of(answers)
     if best is None:
         return
     print_topics(best.topics)
-    for one in best.differing:
-        words().print(
-            f"settings differ: {one.key} is {one.value} at {one.node} and {one.other_value} at {one.other}",
-            markup=False,
-        )
-    behind_ms = max(0, best.now_ms - best.frontier_ms)
-    words().print(
-        f"level {max(1, best.level)}; {best.pending:,} pending, {best.ready:,} ready; "
-        f"released up to {time_text(best.frontier_ms)}"
-        + (f", {duration_text(behind_ms)} ago" if best.pending and behind_ms > 1_000 else "")
-    )
+    for line in differences(best):
+        words().print(line, markup=False)
+    words().print(summary(best))
+
+
+def differences(best: ClusterStatus) -> list[str]:
+    """Return a line for each setting that differs between nodes."""
+    return [
+        f"settings differ: {one.key} is {one.value} at {one.node} and {one.other_value} at {one.other}"
+        for one in best.differing
+    ]
+
+
+def summary(best: ClusterStatus) -> str:
+    """Return what there is and how late it is, in a line."""
+    figures = f"level {max(1, best.level)}; {best.pending:,} pending, {best.ready:,} ready"
+    lags = [f"overdue {overdue_text(best)}"] if best.level_max else []  # 0: of 0.2.0, which does not say
+    lags += [f"lateness {lateness_text(best.lateness)}"] if best.lateness.released else []
+    return "; ".join((figures, *lags))
+
+
+def overdue_text(of: ClusterStatus | TopicStatus) -> str:
+    """Return how many messages are overdue, and for how long."""
+    return f"{of.overdue:,}" + (f", oldest {duration_text(of.oldest_overdue_ms)}" if of.overdue else "")
+
+
+def lateness_text(late: Lateness) -> str:
+    """Return how late releases were."""
+    p50, p99, longest = map(duration_text, (late.p50_ms, late.p99_ms, late.max_ms))
+    return f"p50 {p50}, p99 {p99}, max {longest} of {late.released:,} in a minute"
 
 
 def print_topics(topics: Iterable[TopicStatus]) -> None:
     """Print a row for each group of each topic, and for a topic without any."""
     rows: list[dict[str, object]] = []
     for topic in sorted(topics, key=lambda topic: topic.topic):
-        of_topic = fields_of(topic, "topic", "pending", "released", "held_back")
+        of_topic = fields_of(topic, "topic", "pending", "overdue", "released", "held_back")
         rows += [
             {
                 **of_topic,
@@ -72,10 +109,12 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
 NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_ms", "version")
 OPTIONAL = ("digest", "damaged", "blocked", "not_reloaded", "audit", "ledger", "longest_turn")
 """Columns that are there only where they have something to say."""
-GROUP_FIELDS = ("group", "retrying", "consumers", "in_hand", "held_bytes", "expired", "dropped")
+GROUP_FIELDS = (
+    "group", "backing_off", "retrying", "consumers", "in_hand", "held_bytes", "expired", "dropped",
+)  # fmt: skip
 GROUP_COLUMNS = (
-    "topic", "pending", "released", "held_back", "group", "acked", "retrying", "consumers", "in_hand",
-    "held_bytes", "expired", "dropped",
+    "topic", "pending", "overdue", "released", "held_back", "group", "acked", "backing_off", "retrying",
+    "consumers", "in_hand", "held_bytes", "expired", "dropped",
 )  # fmt: skip
 
 

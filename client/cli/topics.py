@@ -11,7 +11,7 @@ from tarry.client.aio import Client
 from tarry.client.cli.options import OnCluster, cluster_command
 from tarry.client.cli.output import Output, print_fields, print_json, words
 from tarry.client.cli.policies import TopicPolicyFlags, Unset, json_of, texts_of
-from tarry.client.cli.status import print_topics
+from tarry.client.cli.status import lateness_text, overdue_text, print_topics
 from tarry.client.cli.times import duration_option, duration_text, time_text
 from tarry.client.operators.cluster_operator import Redriven, TopicDescription
 from tarry.client.operators.topic_settings import Misfire, TopicOptions
@@ -127,6 +127,10 @@ def show(topic: TopicDescription, output: Output) -> None:
         fields["retention"] = f"{fields['retention']}, at most {settings['retention_bytes']:,} bytes"
     if settings["retention_max_ms"]:
         fields["gone after"] = duration_text(settings["retention_max_ms"])
+    if status.overdue:
+        fields["overdue"] = overdue_text(status)
+    if status.lateness.released:
+        fields["lateness"] = lateness_text(status.lateness)
     if status.held_back:
         fields["held back"] = f"{status.held_back:,}, until {time_text(status.held_until_ms)}"
     if settings["misfire_after_ms"]:

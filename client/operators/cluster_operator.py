@@ -76,23 +76,28 @@ class Operator:
         self._nodes = nodes
         self._calls = Calls(nodes)
 
-    async def status(self, *, digest: bool = False) -> ClusterStatus:
+    async def status(self, *, digest: bool = False, seconds_ahead: int = 0) -> ClusterStatus:
         """Return the cluster as the leader sees it, or any node where none leads.
 
         ``digest``: with that of its state, which costs the node some ms, and needs the right to operate.
+        ``seconds_ahead``: of how many ``pending_ahead`` tells, 3,600 at most; with ``digest`` of none.
         """
-        request = operator_pb.ClusterStatusRequest(digest=digest)
+        request = _status_request(digest, seconds_ahead)
         return self._learned(
             await self._calls.call(lambda node: node.operator.ClusterStatus, request, changes=False)
         )
 
     async def status_of(
-        self, address: str, timeout_ms: int = 1_000, *, digest: bool = False
+        self, address: str, timeout_ms: int = 1_000, *, digest: bool = False, seconds_ahead: int = 0
     ) -> ClusterStatus:
-        """Return the cluster as the node at this address sees it. Raises TarryError where it is silent."""
+        """Return the cluster as the node at this address sees it. Raises TarryError where it is silent.
+
+        ``digest``, ``seconds_ahead``: as of ``status``.
+        """
+        request = _status_request(digest, seconds_ahead)
         try:
             response = await self._nodes.node(address).operator.ClusterStatus(
-                operator_pb.ClusterStatusRequest(digest=digest),
+                request,
                 timeout=timeout_ms / 1_000,
                 metadata=self._nodes.metadata,
             )
@@ -105,13 +110,19 @@ class Operator:
         return ClusterStatus.of(response)
 
     async def status_of_all(
-        self, timeout_ms: int = 1_000, *, digest: bool = False
+        self, timeout_ms: int = 1_000, *, digest: bool = False, seconds_ahead: int = 0
     ) -> dict[str, ClusterStatus | TarryError]:
-        """Return what each node says, or why it says nothing, by address; members that others name too."""
+        """Return what each node says, or why it says nothing, by address; members that others name too.
+
+        ``digest``, ``seconds_ahead``: as of ``status``.
+        """
         found: dict[str, ClusterStatus | TarryError] = {}
         while addresses := sorted(set(self._nodes.addresses()) - found.keys()):
             answers = await asyncio.gather(
-                *(self.status_of(address, timeout_ms, digest=digest) for address in addresses),
+                *(
+                    self.status_of(address, timeout_ms, digest=digest, seconds_ahead=seconds_ahead)
+                    for address in addresses
+                ),
                 return_exceptions=True,
             )
             for address, answer in zip(addresses, answers, strict=True):
@@ -364,3 +375,8 @@ def _described(response: operator_pb.DescribeTopicResponse) -> TopicDescription:
         response.retention_ms,
         dict(response.set_by),
     )
+
+
+def _status_request(digest: bool, seconds_ahead: int) -> operator_pb.ClusterStatusRequest:
+    seconds = whole("seconds_ahead", seconds_ahead, InvalidSetting, Reason.SETTING_INVALID)
+    return operator_pb.ClusterStatusRequest(digest=digest, seconds_ahead=seconds)

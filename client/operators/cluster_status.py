@@ -32,7 +32,7 @@ def _field(message: Message, name: str, hint: Any) -> object:
         return getattr(message, name.replace("_ms", "_us")) / 1_000
     value = getattr(message, name)
     if parts := get_args(hint):
-        return tuple(map(parts[0].of, value))
+        return tuple(map(parts[0].of, value)) if issubclass(parts[0], Part) else tuple(value)
     if isinstance(value, bytes):
         return value.hex()
     return hint.of(value) if issubclass(hint, Part) else value
@@ -78,6 +78,47 @@ class GroupStatus(Part):
     """Messages that it had yet to acknowledge after ``retention_max_ms``."""
     dropped: int = 0
     """Messages whose attempts were used up, where its dead-letter topic is ``none``."""
+    backing_off: int = 0
+    """Messages that wait for their retry; once that is due they are ``retrying``."""
+    credit: int = 0
+    """Messages that its consumers would take, together; known to the leader only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer(Part):
+    """A consumer of a group that has a stream open, or a call under way, or messages in hand."""
+
+    consumer: str
+    """Its name."""
+    address: str
+    """``host:port`` of its connection, as the node saw it that took the call; empty: not known, where only
+    the leader before has delivered to it."""
+    since_ms: int
+    """Time at which its stream, or the last of its calls, began; 0: not known."""
+    polls: bool
+    """It receives call by call; False: from a stream, or not known."""
+    connected: bool
+    """Its stream is open, or a call of it waits; False: it only has messages in hand."""
+    credit: int
+    """Messages that it would take beside those in hand."""
+    in_hand: int
+    """Messages delivered and not settled."""
+    lease_end_ms: int
+    """Of the first of their leases to end; 0: none is in hand."""
+    tags: tuple[str, ...]
+    """It asks for messages with any of these; none: for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness(Part):
+    """Lateness of the releases of the last minute; known to the leader only."""
+
+    released: int = 0
+    """Number of messages; 0: nothing is known."""
+    p50_ms: int = 0
+    """Half of them were so late at most, to an eighth; what is in time is 0 ms late."""
+    p99_ms: int = 0
+    max_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +139,12 @@ class TopicStatus(Part):
     """Time at which the last of them is opened; 0: none is held back."""
     misfires_dropped: int = 0
     """Released too late, and dropped as the topic's settings say."""
+    lateness: Lateness = Lateness()
+    """Its percentiles to a power of two."""
+    overdue: int = 0
+    """In the wheel, due and not released; in a backlog only those that the node has in memory."""
+    oldest_overdue_ms: int = 0
+    """Duration since the first of them was due; 0: none is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,3 +272,12 @@ class ClusterStatus(Part):
     """The answering node's ``upgrade.finish``."""
     differing: tuple[SettingDifference, ...] = ()
     """Known to the leader only; 100 at most."""
+    overdue: int = 0
+    """Messages in the wheel that are due and not released."""
+    oldest_overdue_ms: int = 0
+    """Duration since the first of them was due; 0: none is."""
+    lateness: Lateness = Lateness()
+    """Of all topics, with groups' retries."""
+    pending_ahead: tuple[int, ...] = ()
+    """Messages in the wheel by the second in which they are due, the present one first; empty where none was
+    asked for, and where the node has an hour of them not in memory."""

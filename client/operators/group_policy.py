@@ -8,7 +8,7 @@ from typing import Any, Final, Self, TypeAlias, TypedDict, cast
 
 from tarry.client.errors import InvalidSetting
 from tarry.client.integers import UINT32_MAX, UINT64_MAX, whole
-from tarry.client.operators.cluster_status import GroupStatus
+from tarry.client.operators.cluster_status import Consumer, GroupStatus
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto.reasons import Reason
 
@@ -61,6 +61,10 @@ class GroupDescription:
     set_by: Mapping[str, str]
     """Who sets each field of the policy: ``group``, ``topic``, ``cluster``, ``default``, or before the
     cluster's level is 2 ``node``."""
+    consumers: tuple[Consumer, ...] = ()
+    """The first 1,000 by name."""
+    consumers_left_out: int = 0
+    """Number of the others."""
 
     @classmethod
     def of(cls, response: operator_pb.DescribeGroupResponse) -> Self:
@@ -70,6 +74,8 @@ class GroupDescription:
             options_of(response.policy),
             options_of(response.own),
             dict(response.set_by),
+            tuple(map(Consumer.of, response.consumers)),
+            response.consumers_left_out,
         )
 
 

@@ -38,6 +38,10 @@ class Consumer:
     goes together with the next."""
     polls: bool = False
     """It takes what is due once and goes again: it never comes back to say what is in flight to it."""
+    address: str = ""
+    """Of its connection, to be shown."""
+    since_ms: int = 0
+    """When it was attached."""
     outgoing_bytes: int = 0
     ended: Refusal | None = None
     _outgoing: deque[bytes] = field(default_factory=deque)

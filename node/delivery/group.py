@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from tarry.node.delivery import batch as delivery_batch
 from tarry.node.delivery import failover_cursors
 from tarry.node.delivery.consumer import Consumer, PolledFilter, differs
+from tarry.node.delivery.consumer_table import ConsumerTable, Shown
 from tarry.node.delivery.delivery_rate import DeliveryRate
 from tarry.node.delivery.feed import LOOK_UNITS_MAX, Feed
-from tarry.node.delivery.in_flight import Batch
+from tarry.node.delivery.in_flight import Batch, InFlight
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS
 from tarry.node.delivery.ordering import Lanes
@@ -82,6 +83,7 @@ class GroupDelivery:
         self._changed = partial(changed, self)
         self.feeds: dict[int, Feed] = {}
         self._make_feeds(*queues)
+        self._table = ConsumerTable()
         self._missing: set[str] = set()  # consumers of the old leader that have not come back
         self._waits_until_ms = 0  # for them, whatever may be in flight to them
         self._leases = Leases()
@@ -249,7 +251,9 @@ class GroupDelivery:
         if consumer.asks_no_lease:
             consumer.lease_ms = self.lease_ms
         self._set_filter(consumer)
-        self._polled.note(consumer, self._context.time.now_ms())
+        consumer.since_ms = self._context.time.now_ms()
+        self._polled.note(consumer, consumer.since_ms)
+        self._table.came(consumer)
         self.consumers.append(consumer)
         self._stir()
         if not consumer.polls:
@@ -281,10 +285,18 @@ class GroupDelivery:
             self.consumers.remove(consumer)
             self._used_ms = self._context.time.now_ms()
             self._polled.note(consumer, self._used_ms)
+            self._table.left(consumer, self._in_flight())
             self._stir()
             if clean:
                 self._give_back(consumer.name)
                 self._wake_in(0)  # once for all that leave in this turn
+
+    def shown(self) -> Iterator[Shown | None]:
+        """Yield None after each piece of the work to show its consumers, then these."""
+        return self._table.shown(self.consumers, self._in_flight())
+
+    def _in_flight(self) -> list[InFlight]:
+        return [feed.in_flight for feed in self.feeds.values()]
 
     def end(self, refusal: Refusal) -> None:
         """End all streams, calls that wait and timers; of all groups, TURN_ENDS_MAX calls in each turn."""

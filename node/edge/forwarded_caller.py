@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
 
 from tarry.node.edge.grpc_types import CallContext, metadata_value
 from tarry.node.edge.peer_auth import certified_names
@@ -13,11 +15,14 @@ from tarry.node.edge.peer_auth import certified_names
 FORWARDED_KEY: Final = "tarry-forwarded"
 """Metadata of a forwarded call: it is not forwarded again."""
 CALLER_KEY: Final = "tarry-caller-bin"
-"""Who has called the node that forwards a call of an operator; JSON."""
+"""Who has called the node that forwards the call; JSON."""
 NODE_KEY: Final = "tarry-node"
 """The peer token, by which a node that forwards such a call shows that it is one."""
 NAMES_MAX: Final = 8
 CHARS_MAX: Final = 200
+SHOWN_CHARS_MAX: Final = 100
+_ODD: Final = re.compile(r"[^0-9A-Za-z.:\[\]%_/-]")
+"""What no address has. One that another node tells, if it is one, is any text."""
 
 IsNode: TypeAlias = Callable[[CallContext], bool]
 """Whether the caller of a forwarded call has shown that it is a node."""
@@ -56,3 +61,9 @@ def _parsed(said: bytes) -> tuple[str, tuple[str, ...]]:
         return str(found["address"])[:CHARS_MAX], names
     except (ValueError, KeyError, TypeError):
         return "not said", ()
+
+
+def shown_address(address: str) -> str:
+    """Return an address that gRPC gave, as host:port and fit to be shown: cut, odd characters as ``?``."""
+    text = unquote(address[:CHARS_MAX]).removeprefix("ipv4:").removeprefix("ipv6:")
+    return _ODD.sub("?", text)[:SHOWN_CHARS_MAX]

@@ -17,8 +17,8 @@ from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.transport.retired_channels import RetiredChannels
 
-OPERATORS: Final = "/tarry.v1.OperatorService/"
-"""Calls of which the leader is told who has made them, for its audit log."""
+TOLD: Final = ("/tarry.v1.OperatorService/", "/tarry.v1.ConsumerService/Receive")
+"""Calls of which the leader is told who has made them: for its audit log, and as consumers' addresses."""
 DEADLINE_S: Final = 10.0
 """Of a forwarded call whose client gave none."""
 
@@ -65,7 +65,7 @@ class Forwarder:
 
     def _told(self, path: str, context: CallContext) -> tuple[tuple[str, str | bytes], ...]:
         """Return the metadata that says who has called this node."""
-        if not path.startswith(OPERATORS):
+        if not path.startswith(TOLD):
             return ()
         return (CALLER_KEY, json.dumps(named(context)).encode()), *self._tokens.metadata_as(NODE_KEY)
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import Dispatch
+from tarry.node.leader.recent_lateness import RecentLateness
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.outcomes import Released
@@ -167,6 +168,7 @@ class Dispatcher:
         self._sleeps_until_ms: int | None = None
         self._cost = ReleaseCost()
         self._is_copy = np.empty(0, np.bool_)  # by queue
+        self.lateness = RecentLateness()
 
     def look(self, now_ms: int) -> None:
         """Wake the loop if cluster time has run ahead of what it sleeps by: a wrong clock was put right."""
@@ -196,12 +198,18 @@ class Dispatcher:
         """Release slices with one commit; return whether all were full. Measures how fast that goes."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        done: list[Released] = await asyncio.gather(*map(self._propose, commands))
+        done = await asyncio.gather(*map(self._release_slice, commands))
         seconds, count = loop.time() - began, sum(released.count for released in done)
         log.debug("released", count=count, until_ms=commands[-1].until_ms)
         full = done[-1].count == commands[-1].count
         self._cost.took(count, seconds, full=full)
         return full
+
+    async def _release_slice(self, command: log_pb.ReleaseCommand) -> Released:
+        """Release a slice; note how late it was as soon as that is applied."""
+        released: Released = await self._propose(command)
+        self.lateness.add(self._time.now_ms(), released.taken)
+        return released
 
     async def run(self) -> None:
         """Realign, then release until cancelled.

@@ -26,6 +26,7 @@ from tarry.node.leader.dispatcher import Dispatcher
 from tarry.node.leader.group_expiry import GroupExpiry
 from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.letter_retention import LetterRetention
+from tarry.node.leader.recent_lateness import RecentLateness
 from tarry.node.leader.retention import Retention
 from tarry.node.leader.settings_watch import SettingsWatch
 from tarry.node.leader.tasks import LeaderTasks
@@ -166,6 +167,11 @@ class Leadership:
             self._dispatcher.inserted()
         if self._seed is not None:
             self._seed.look()
+
+    @property
+    def lateness(self) -> RecentLateness | None:
+        """Lateness of this leader's latest releases; None where the node does not lead."""
+        return None if self._dispatcher is None else self._dispatcher.lateness
 
     def serves(self) -> bool:
         """Return whether this node answers as the leader, now."""

@@ -21,6 +21,7 @@ from tarry.node.delivery.offset_pieces import PIECE_OFFSETS, Pieces
 from tarry.node.delivery.settlement import Offsets, Settlement, Stale
 from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.field_count import fields, more_fields
+from tarry.node.edge.forwarded_caller import IsNode, caller_of, shown_address
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
 from tarry.node.edge.intake_turns import IntakeTurns
@@ -64,8 +65,11 @@ _BROKEN: Final = Refusal(Reason.SHUTTING_DOWN, "reading its requests failed")
 class ConsumerService:
     """Serves consumers."""
 
-    def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
+    def __init__(
+        self, core: Core, authorizer: Authorizer, calls: LeaderCalls, is_node: IsNode = lambda _: False
+    ) -> None:
         self._config, self._leadership, self._holds = core.config, core.leadership, core.holds
+        self._is_node = is_node
         self._subscriptions = Subscriptions(core, authorizer)
         self._calls = calls
         self._pieces = Pieces()
@@ -139,7 +143,7 @@ class ConsumerService:
         if refusal is not None:
             return refusal
         consumer = self._subscriptions.consumer(subscribe, name, subscribe.credit)
-        consumer.streams = True
+        consumer.streams, consumer.address = True, self._address(context)
         consumer.temporary = subscribe.temporary or (subscribe.broadcast and not subscribe.consumer)
         consumer.in_hand_bytes_max = subscribe.in_hand_bytes_max or consumer.in_hand_bytes_max
         group = await self._subscriptions.group(consumer, subscribe.start)
@@ -260,6 +264,9 @@ class ConsumerService:
         await self._requests.enter(part)
         return await self._pieces.each(offsets, work)
 
+    def _address(self, context: CallContext) -> str:
+        return shown_address(caller_of(context, self._is_node).address)
+
     # -- calls ---------------------------------------------------------------------------
 
     async def _receive(self, request: pb.ReceiveRequest, context: CallContext) -> Answer:
@@ -276,7 +283,7 @@ class ConsumerService:
         group = await self._subscriptions.group(consumer, request.start)
         if isinstance(group, Refusal):
             return group
-        consumer.polls = True
+        consumer.polls, consumer.address = True, self._address(context)
         group.attach(consumer)
         try:
             await group.pumped()

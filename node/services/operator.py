@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import grpc
 
@@ -31,9 +31,12 @@ from tarry.replication.blocking import in_thread
 from tarry.replication.errors import LevelRefused, MembershipRefused, NotLeader, TransferRefused
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.status import Hello, PeerStatus
+from tarry.wheel.state import SECOND_MS
 
 SERVICE: Final = "tarry.v1.OperatorService"
 TRANSFER_DEADLINE_MS: Final = 5_000
+AHEAD_S_MAX: Final = 3_600
+"""Of which a status says what is due: two hours' slots are looked at."""
 
 
 class OperatorService:
@@ -95,7 +98,9 @@ class OperatorService:
             await abort(context, refusal)
         if request.brief:
             return self._brief().SerializeToString()
-        return self._full().SerializeToString() + await self._topics.all(self._authorizer.sees(context))
+        full = self._full()
+        full.pending_ahead.extend(self._pending_ahead(full.now_ms, min(request.seconds_ahead, AHEAD_S_MAX)))
+        return full.SerializeToString() + await self._topics.all(self._authorizer.sees(context))
 
     async def _digested_status(self, raw: bytes, context: CallContext) -> bytes:
         if (refusal := self._authorizer.refusal(context, Right.OPERATE)) is not None:
@@ -105,6 +110,11 @@ class OperatorService:
         full, digest = self._full(), self._machine.digested()
         full.state_digest = await in_thread(digest)
         return full.SerializeToString() + topics
+
+    def _pending_ahead(self, now_ms: int, seconds: int) -> list[int]:
+        """Return what is pending of each of so many seconds; nothing where it is not known."""
+        pending = self._machine.wheel.pending_seconds(now_ms // SECOND_MS, seconds) if seconds else None
+        return [] if pending is None else cast(list[int], pending.tolist())
 
     def _brief(self) -> pb.ClusterStatusResponse:
         status = self._driver.status()
@@ -118,7 +128,10 @@ class OperatorService:
         )
 
     def _full(self) -> pb.ClusterStatusResponse:
-        wheel, queues = self._machine.wheel, self._machine.queues
+        wheel, queues, now_ms = self._machine.wheel, self._machine.queues, self._time.now_ms()
+        overdue = wheel.pending_before(now_ms + 1)
+        first_ms = wheel.first_due_ms() if overdue else None
+        lateness = self._leadership.lateness
         full = pb.ClusterStatusResponse(
             commit_index=self._driver.status().commit_index,
             applied_index=self._machine.applied_index,  # the digest's, also as a peer's state is swapped in
@@ -127,7 +140,7 @@ class OperatorService:
             frontier_ms=self._machine.frontier_ms,
             tick=wheel.tick,
             local_index=wheel.local_index,
-            now_ms=self._time.now_ms(),
+            now_ms=now_ms,
             damaged_found=self._damage.found,
             damaged_repaired=self._damage.repaired,
             damaged_left=self._damage.left,
@@ -139,6 +152,9 @@ class OperatorService:
             level_max=self._driver.status().hello.level,
             upgrade_finish=self._finish,
             differing=[pb.SettingDifference(**asdict(one)) for one in differing(self._driver)],
+            overdue=overdue,
+            oldest_overdue_ms=0 if first_ms is None else max(0, now_ms - first_ms),
+            lateness=None if lateness is None else lateness.of_all(now_ms),
         )
         full.MergeFrom(self._brief())
         return full

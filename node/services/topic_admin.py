@@ -225,13 +225,14 @@ class TopicCalls:
                 topic=request.topic, group=request.group, policy=request.policy, unset=request.unset
             )
         )
-        return done if isinstance(done, Refusal) else self._described(request.topic, request.group)
+        return done if isinstance(done, Refusal) else await self._described(request.topic, request.group)
 
     async def _describe_group(self, request: pb.DescribeGroupRequest) -> Message | Refusal:
         await self._driver.read_barrier()
-        return self._described(request.topic, request.group)
+        return await self._described(request.topic, request.group)
 
-    def _described(self, topic: str, group: str) -> Message | Refusal:
+    async def _described(self, topic: str, group: str) -> Message | Refusal:
+        consumers, left_out = await self._statuses.consumers(topic, group)
         queue = self._machine.queues.find(topic)
         if queue is None:
             return unknown_topic(topic)
@@ -239,7 +240,14 @@ class TopicCalls:
         if status is None:
             return unknown_group(topic, group)
         policy, own, set_by = described(self._machine.queues, self._config, topic, group)
-        return pb.DescribeGroupResponse(group=status, policy=policy, own=own, set_by=set_by)
+        return pb.DescribeGroupResponse(
+            group=status,
+            policy=policy,
+            own=own,
+            set_by=set_by,
+            consumers=consumers,
+            consumers_left_out=left_out,
+        )
 
     async def _seek_group(self, request: pb.SeekGroupRequest) -> Message | Refusal:
         await self._driver.read_barrier()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from tarry.node.assembly import Core
 from tarry.node.config import Dispatch
 from tarry.node.defaults import dispatch
+from tarry.node.delivery.consumer_table import Shown
 from tarry.node.delivery.offset_pieces import Pieces
 from tarry.node.leader.group_expiry import expiry_ms
 from tarry.proto import tarry_operator_pb2 as pb
@@ -16,6 +17,14 @@ from tarry.replication.state_machine.ready_queue import ReadyQueue
 
 PIECE_QUEUES: Final = 500
 """Topics and groups told of in one turn of the event loop: some 5 ms."""
+
+
+class _Lags(NamedTuple):
+    """Late messages of each topic, by the number of its queue."""
+
+    overdue: Mapping[int, tuple[int, int]]
+    """Number of messages, and ms since the first was due."""
+    lateness: Mapping[int, pb.Lateness]
 
 
 class TopicStatuses:
@@ -29,11 +38,8 @@ class TopicStatuses:
 
     async def all(self, sees: Callable[[str], bool]) -> bytes:
         """Return a ClusterStatusResponse with nothing but the topics that the caller may see, serialized."""
-        queues = list(self._machine.queues)
-        steps = map(_serialized, self._steps((queue for queue in queues if not queue.group), sees))
-        if len(queues) < PIECE_QUEUES:
-            return b"".join(steps)
-        parts = []
+        topics = [queue for queue in self._machine.queues if not queue.group]
+        steps, parts = map(_serialized, self._steps(topics, sees)), []
         while (part := await self._pieces.alone(partial(next, steps, None))) is not None:
             parts.append(part)
         return b"".join(parts)
@@ -52,14 +58,31 @@ class TopicStatuses:
         self._add(topic, queue, group)
         return topic.groups[0] if topic.groups else None
 
+    async def consumers(self, topic: str, group: str) -> Shown:
+        """Return a group's consumers at this leader, the first by name, and how many more there are."""
+        delivery = self._leadership.delivery
+        at_leader = delivery.find(topic, group) if delivery else None
+        if at_leader is None:  # nobody consumes
+            return [], 0
+        steps = at_leader.shown()
+        shown: Shown | None = None
+        while shown is None:
+            shown = await self._pieces.alone(partial(next, steps))
+        return shown
+
     def _steps(
         self, queues: Iterable[ReadyQueue], sees: Callable[[str], bool]
     ) -> Iterator[list[pb.TopicStatus]]:
         """Yield, for each piece of work, the topics that are told of completely; at least one."""
         done: list[pb.TopicStatus] = []
-        room = PIECE_QUEUES
+        room, lateness = PIECE_QUEUES, self._leadership.lateness
+        overdue = self._overdue()
+        yield []
+        now_ms = self._time.now_ms()
+        lags = _Lags(overdue, {} if lateness is None else lateness.by_topic(now_ms))
+        yield []
         for queue in queues:
-            topic = self._topic(queue)
+            topic = self._topic(queue, lags)
             seen = sees(queue.topic)
             for group in self._machine.queues.groups_of(queue.queue) if seen else ():
                 self._add(topic, queue, group)
@@ -74,8 +97,16 @@ class TopicStatuses:
                 done, room = [], PIECE_QUEUES
         yield done
 
-    def _topic(self, queue: ReadyQueue) -> pb.TopicStatus:
+    def _overdue(self) -> dict[int, tuple[int, int]]:
+        """Look once at what is overdue: some 5 ms where that is much."""
         now_ms = self._time.now_ms()
+        topics, counts, first_ms = self._machine.wheel.due_topics(now_ms)
+        overdue = zip(counts.tolist(), (now_ms - first_ms).tolist(), strict=True)
+        return dict(zip(topics.tolist(), overdue, strict=True))
+
+    def _topic(self, queue: ReadyQueue, lags: _Lags) -> pb.TopicStatus:
+        now_ms = self._time.now_ms()
+        overdue, oldest_overdue_ms = lags.overdue.get(queue.queue, (0, 0))
         held_back = queue.units - max(queue.first, queue.pace.opened(now_ms, queue.units))
         return pb.TopicStatus(
             topic=queue.topic,
@@ -85,6 +116,9 @@ class TopicStatuses:
             held_back=max(0, held_back),
             held_until_ms=queue.pace.opens_ms(queue.units - 1) if held_back > 0 else 0,
             misfires_dropped=queue.misfires_dropped,
+            lateness=lags.lateness.get(queue.queue),
+            overdue=overdue,
+            oldest_overdue_ms=oldest_overdue_ms,
         )
 
     def _dispatch(self) -> Dispatch:
@@ -109,6 +143,8 @@ class TopicStatuses:
             retrying=retry.units - done.floor - len(done.acked),
             consumers=len(at_leader.consumers) if at_leader else 0,
             in_hand=sum(feed.in_flight_messages for feed in at_leader.feeds.values()) if at_leader else 0,
+            credit=sum(consumer.credit for consumer in at_leader.consumers) if at_leader else 0,
+            backing_off=self._machine.wheel.pending_of(retry.queue),
             held_bytes=retention.bytes.from_offset(queue.queue, main.floor)
             + retention.bytes.from_offset(retry.queue, done.floor)
             if retention

@@ -214,11 +214,12 @@ class Machine:
         overtaking = _ids(command)
         if isinstance(overtaking, Refusal):
             return overtaking
-        if len(command.hour):
-            self._ready(self.wheel.overtake(*overtaking), command.now_ms)
+        overtaken = [self.wheel.overtake(*overtaking)] if len(command.hour) else []
+        for first in overtaken:
+            self._ready(first, command.now_ms)
         taken = self.wheel.take(command.until_ms, command.count)
         self._ready(taken, command.now_ms)
-        return Released(len(taken))
+        return Released(len(taken), (*overtaken, taken))
 
     def _ready(self, taken: Taken, now_ms: int) -> None:
         where = taken.hour, taken.global_index

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.state import Taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Released:
     """Outcome of a release: how many the cut took to their ready queues, beside those that overtook."""
 
     count: int
+    taken: tuple[Taken, ...] = field(default=(), compare=False, repr=False)
+    """Both."""
 
 
 @dataclass(frozen=True, slots=True)

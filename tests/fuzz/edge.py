@@ -96,7 +96,9 @@ class Edge:
             machine=machine,
             driver=log,
             time=time,
-            leadership=SimpleNamespace(delivery=None, retention=None, group_moves=GroupMoves(log)),
+            leadership=SimpleNamespace(
+                delivery=None, retention=None, lateness=None, group_moves=GroupMoves(log)
+            ),
             audit=AuditStatus(),
             reload=ReloadStatus(),
             blocked=dict,

@@ -290,9 +290,12 @@ def test_a_consumers_stream_whose_reading_half_fails_ends_with_the_error_and_kee
         await group.commit()
         await pass_ms(group, 10)
         subscribe = pb.Subscribe(topic=TOPIC, group=GROUP, credit=10)
+        call = SimpleNamespace(
+            peer=lambda: "ipv4:10.0.0.1:5000", auth_context=dict, invocation_metadata=tuple
+        )
         with pytest.raises(OSError, match="too many open files"):
             async with asyncio.timeout(5):
-                async for _ in stream(broken(pb.ConsumeRequest(subscribe=subscribe)), unused):
+                async for _ in stream(broken(pb.ConsumeRequest(subscribe=subscribe)), call):
                     pass
         assert not group.group.consumers
 

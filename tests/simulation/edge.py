@@ -30,6 +30,12 @@ class Context:
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return ()
 
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
     def time_remaining(self) -> float | None:
         return None
 

@@ -214,6 +214,13 @@ class WheelAndList(RuleBasedStateMachine):
             pending = sum(due // 1000 == second for due, _ in self.list.pending)
             counted = ahead[second - at * 3600 + 5]
             assert counted == pending if second > self.list.cut.due_ms // 1000 else counted >= pending
+        known = self.wheel.pending_seconds(at * 3600 - 5, 15)
+        if known is not None:
+            begin = max(at * 3600 - 5, self.list.cut.due_ms // 1000)
+            assert known.tolist() == [
+                sum(due // 1000 == second >= begin for due, _ in self.list.pending)
+                for second in range(at * 3600 - 5, at * 3600 + 10)
+            ]
 
     @rule(hour=st.integers(-1, 1), topic=st.integers(0, 6), step=st.sampled_from([1, 3, 1000]))
     def search_topic(self, hour: int, topic: int, step: int) -> None:
@@ -233,6 +240,51 @@ class WheelAndList(RuleBasedStateMachine):
             (unit,) = self.wheel.units(*ids([name]))
             due_ms = name[0] * HOUR_MS + int(unit["due_in_hour_ms"])
             assert record is not None and int(record[4:]) <= due_ms
+
+    @rule(due_ms=times, later_ms=st.sampled_from([0, 1, 499, 1000]))
+    def count_before(self, due_ms: int, later_ms: int) -> None:
+        due_ms += later_ms
+        counted = self.wheel.pending_before(due_ms)
+        hour, second = due_ms // HOUR_MS * HOUR_MS, due_ms // 1000 * 1000
+        pending = [due for due, _ in self.list.pending]
+        lacking = {sum(due < bound for due in pending) for bound in (hour, second, due_ms)}
+        if self.is_far(due_ms):
+            assert min(lacking) <= counted <= max(lacking)
+            return
+        assert counted in lacking
+        self.wheel.pending_per_second(due_ms // HOUR_MS)  # opens the hour
+        exact = {sum(due < bound for due in pending) for bound in (second, due_ms)}
+        assert self.wheel.pending_before(due_ms) in exact
+        assert self.wheel.pending_before(second) == sum(due < second for due in pending)
+
+    @rule(now_ms=times)
+    def count_overdue(self, now_ms: int) -> None:
+        """What a node with room sees of the present, as it loads ahead at each heartbeat."""
+        due = [due for due, _ in self.list.pending if due <= now_ms]
+        if self.options is TIGHT or len(due) > 100:
+            return
+        for _ in range(200):
+            self.wheel.load_ahead(now_ms)
+        if not self.is_far(now_ms + 1):
+            assert self.wheel.pending_before(now_ms + 1) == len(due)
+        self.wheel.first_due_ms()
+        topics, counts, first_ms = (column.tolist() for column in self.wheel.due_topics(now_ms))
+        by_topic = {at % 7: [one for one in due if one % 7 == at % 7] for at in due}
+        told = dict(zip(topics, zip(counts, first_ms, strict=True), strict=True))
+        if not any(map(self.wheel._hours.counts.far_of, self.list.sizes)):
+            assert told == {topic: (len(of_topic), of_topic[0]) for topic, of_topic in by_topic.items()}
+
+    @invariant()
+    @precondition(lambda self: hasattr(self, "wheel"))
+    def first_due_is_never_late(self) -> None:
+        first = self.wheel.first_due_ms()
+        assert (first is None) == (not self.list.pending)
+        if first is not None:
+            assert self.list.cut.due_ms // HOUR_MS * HOUR_MS <= first <= self.list.pending[0][0]
+
+    def is_far(self, due_ms: int) -> bool:
+        """Return whether some of the hour of that time are in the far log."""
+        return bool(self.wheel._hours.counts.far_of(due_ms // HOUR_MS))
 
     @invariant()
     def counts_agree(self) -> None:

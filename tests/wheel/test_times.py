@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tarry.wheel.hour_partition import folder_name, hour_of
-from tarry.wheel.state import HOUR_MS, NONE, CancelOutcome, Cut, WheelSettings
+from tarry.wheel.state import HOUR_MS, NONE, CancelOutcome, Cut, Numbers, WheelSettings
 from tarry.wheel.wheel import Wheel
 from tests.wheel.sorted_list import START_MS, append, ids, rows, u4
 
@@ -165,6 +165,72 @@ def test_pending_messages_are_counted_per_second_and_per_hour(wheel: Wheel) -> N
     assert wheel.pending_per_second(hour)[1] == 0
     assert wheel.pending == 2
     assert wheel.pending_per_second(hour + 5).sum() == 0
+
+
+def test_what_is_overdue_is_counted_to_the_millisecond_while_the_second_goes_on(wheel: Wheel) -> None:
+    due = [START_MS - 1, START_MS + 1_000, START_MS + 1_500, START_MS + 1_500, START_MS + 2_000]
+    names = append(wheel, due)
+    for _ in range(3):  # each opens one hour at most
+        wheel.load_ahead(START_MS)
+    at_ms = [START_MS - 1, START_MS, START_MS + 1_000, START_MS + 1_001, START_MS + 1_501, START_MS + 9_000]
+    assert [wheel.pending_before(at) for at in at_ms] == [0, 1, 1, 2, 4, 5]
+    wheel.cancel(*ids(names[2:3]))
+    wheel.take(START_MS + 1_000, 10)
+    assert [wheel.pending_before(at) for at in at_ms] == [0, 0, 0, 0, 1, 2]
+    assert wheel.first_due_ms() == START_MS + 1_500
+    wheel.overtake(*ids(names[3:4]))
+    assert [wheel.pending_before(at) for at in at_ms] == [0, 0, 0, 0, 0, 1]
+    assert wheel.first_due_ms() == START_MS + 2_000
+
+
+def test_what_is_overdue_in_an_hour_that_nobody_has_opened_is_not_counted_and_the_hour_stays_closed(
+    tmp_path: Path,
+) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    append(wheel, [START_MS + 1_000] * 3 + [START_MS + HOUR_MS + 5_000] * 2)
+    state = wheel.capture()
+    wheel.sync(state)
+    wheel.close()
+    wheel = Wheel.recover(tmp_path, WheelSettings(), state)
+    for index in sorted(tmp_path.glob("*/delay.index")):  # nobody can read what is not there
+        index.unlink()
+    assert wheel.pending_before(START_MS + 2_000) == 0
+    assert wheel.pending_before(START_MS + HOUR_MS + 6_000) == 3  # what lies in hours that are over
+    assert wheel.pending_before(START_MS + 2 * HOUR_MS) == 5
+    assert wheel.first_due_ms() == START_MS  # no message is due before
+
+
+def test_what_is_due_in_each_second_is_told_from_memory_also_while_a_second_goes_on(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    second = START_MS // 1_000
+    names = append(wheel, [START_MS, *[START_MS + 1_200] * 3, START_MS + 1_900, START_MS + HOUR_MS])
+    for _ in range(3):  # each opens one hour at most
+        wheel.load_ahead(START_MS)
+    assert told(wheel.pending_seconds(second - 2, 6)) == [0, 0, 1, 4, 0, 0]
+    assert told(wheel.pending_seconds(second + 3_598, 3)) == [0, 0, 1]
+    assert told(wheel.pending_seconds(second + 9 * 3_600, 2)) == [0, 0]
+    wheel.take(START_MS + 1_200, 3)
+    wheel.cancel(*ids(names[4:5]))
+    assert told(wheel.pending_seconds(second, 3)) == [0, 1, 0]
+    assert told(wheel.pending_seconds(second + 1, 1)) == [1]
+    state = wheel.capture()
+    wheel.sync(state)
+    wheel.close()
+    wheel = Wheel.recover(tmp_path, WheelSettings(), state)
+    assert wheel.pending_seconds(second, 3) is None
+    assert told(wheel.pending_seconds(second + 9 * 3_600, 2)) == [0, 0]
+
+
+def told(counts: Numbers | None) -> list[int]:
+    assert counts is not None
+    return counts.tolist()  # type: ignore[no-any-return]
+
+
+def test_a_count_of_what_is_overdue_goes_beyond_the_hours_that_have_a_place(wheel: Wheel) -> None:
+    far = ms(2300, 1, 1)
+    append(wheel, [START_MS, far, far + HOUR_MS])
+    assert wheel.pending_before(far + HOUR_MS) == 2
+    assert wheel.pending_before(far + 2 * HOUR_MS) == 3
 
 
 def test_a_time_by_which_so_many_hours_have_messages_is_the_last_before_the_next_of_them(

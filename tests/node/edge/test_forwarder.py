@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
+from tarry.node.edge.forwarded_caller import caller_of
 from tarry.node.edge.forwarder import DEADLINE_S, Forwarder
 from tarry.node.edge.grpc_types import CallContext
 
@@ -14,10 +15,12 @@ PATH = "/tarry.v1.ConsumerService/Receive"
 
 
 class Leader(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Answers each call with how much time it has left, s."""
+    """Answers each call with how much time it has left, s, or where it is asked that with who has called."""
 
     def service(self, _: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
-        async def handle(_: bytes, context: CallContext) -> bytes:
+        async def handle(asked: bytes, context: CallContext) -> bytes:
+            if asked == b"who":
+                return caller_of(context, lambda _: True).address.encode()
             return str(context.time_remaining()).encode()
 
         return grpc.unary_unary_rpc_method_handler(handle)
@@ -41,6 +44,12 @@ class Asked:
     def invocation_metadata(self) -> tuple[()]:
         return ()
 
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}
+
+    def peer(self) -> str:
+        return "ipv4:10.0.0.1:5000"
+
     def time_remaining(self) -> float | None:
         return self._left_s
 
@@ -53,4 +62,22 @@ async def test_a_call_that_may_wait_has_that_much_more_time_unless_its_client_sa
     answer = await forwarder.forward(leader, PATH, b"", Asked(left_s), 30.0)  # type: ignore[arg-type]
     assert isinstance(answer, bytes)
     assert most_s - 2 < float(answer) <= most_s * 1.01  # gRPC rounds what is left up
+    await forwarder.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        (PATH, "ipv4:10.0.0.1:5000"),
+        ("/tarry.v1.OperatorService/DeleteTopic", "ipv4:10.0.0.1:5000"),
+        ("/tarry.v1.ConsumerService/Ack", "ipv4:127.0.0.1:"),  # the follower itself: nobody wants to know
+    ],
+)
+async def test_the_leader_is_told_who_receives_or_operates_through_a_follower(
+    leader: str, path: str, told: str
+) -> None:
+    forwarder = Forwarder(None, [], {})
+    answer = await forwarder.forward(leader, path, b"who", Asked(5.0))  # type: ignore[arg-type]
+    assert isinstance(answer, bytes)
+    assert answer.decode().startswith(told)
     await forwarder.close()

@@ -74,13 +74,18 @@ class _Log:
 
 async def test_a_backlog_is_released_by_more_slices_a_commit_and_then_by_one_again(tmp_path: Path) -> None:
     replica, clock = Replica(tmp_path), _Standing()
-    replica.apply(schedule([NOW_MS - 1] * 95))
+    clock.now_ms += 7
+    replica.apply(schedule([NOW_MS] * 95))
     log, settings = _Log(replica), Dispatch(slice_messages_max=10, slices_max=4)
     dispatcher = Dispatcher(replica.machine, ClusterTime(clock), settings, log.propose, lambda: 0)
     running = asyncio.ensure_future(dispatcher.run())
     while replica.machine.wheel.pending:  # noqa: ASYNC110
         await asyncio.sleep(0)
     assert log.commits == [1, 2, 4, 4]
+    await asyncio.sleep(0)  # the dispatcher hears of the last one
+    late = dispatcher.lateness.of_all(clock.now_ms)
+    assert late is not None
+    assert (late.released, late.p50_ms, late.p99_ms, late.max_ms) == (95, 7, 7, 7)
     clock.now_ms += 2_000
     replica.apply(schedule([NOW_MS + 2_000] * 5))
     dispatcher.inserted()
