@@ -22,6 +22,7 @@ from tarry.client.producers.producer import Producer
 from tarry.client.results import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
 from tarry.client.settings import Settings, Tls, parse_servers
 from tarry.client.start_position import Start
+from tarry.client.tracing import Tracing
 
 __all__ = [
     "AckOutcome",
@@ -51,6 +52,7 @@ __all__ = [
     "TarryError",
     "Tls",
     "TopicDescription",
+    "Tracing",
     "Transferred",
     "connect",
 ]
@@ -107,6 +109,7 @@ def connect(servers: str | Iterable[str], **settings: Any) -> Client:
 
     One address is enough; the others are learned. Further arguments are fields
     of Settings. Nothing is connected before the first call. Raises ValueError
-    for a malformed address or setting.
+    for a malformed address or setting, ModuleNotFoundError for ``tracing``
+    without its extra.
     """
     return Client(Settings(servers=parse_servers(servers), **settings))

@@ -59,6 +59,16 @@ def record(
     ).SerializeToString(deterministic=True)
 
 
+def more_properties(properties: Mapping[str, str]) -> bytes:
+    """Return the bytes that add properties to the record to whose end they are appended."""
+    return Record(properties=properties).SerializeToString(deterministic=True)
+
+
+def properties_of(serialized: bytes) -> dict[str, str]:
+    """Return the properties of a record."""
+    return dict(Record.FromString(serialized).properties)
+
+
 def body_of(serialized: bytes) -> bytes:
     """Return the body of a record; without parsing it where it is only a short body.
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import grpc
 
+from tarry.client.tracing import Tracing, tracing_of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
@@ -71,6 +73,9 @@ class Settings:
     """Folder in which producers and consumers write down what they saw, for ``tarry.spark``; None: they do
     not."""
 
+    tracing: bool | Tracing = False
+    """Trace with OpenTelemetry: schedules and processing are spans, and messages carry their context."""
+
     keepalive_ms: int = 5_000
     keepalive_timeout_ms: int = 2_000
     """HTTP/2 pings on open streams, so that a dead host is noticed."""
@@ -88,6 +93,7 @@ class Settings:
             raise ValueError("ack_linger_ms must be 0 or more")
         if self.batch_messages_max < 1 or self.batch_bytes_max < 1:
             raise ValueError("batch_messages_max and batch_bytes_max must be at least 1")
+        tracing_of(self.tracing)  # raises here, before anything is sent
 
     def channel_options(self) -> list[tuple[str, int | str]]:
         """Return gRPC's channel arguments: quick reconnects, keepalive, room for large batches."""

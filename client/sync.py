@@ -33,6 +33,7 @@ from tarry.client.aio import (
     TarryError as TarryError,
     Tls as Tls,
     TopicDescription as TopicDescription,
+    Tracing as Tracing,
     Transferred as Transferred,
 )
 from tarry.client.blocking.consumer import Consumer as Consumer, Message as Message

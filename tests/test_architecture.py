@@ -62,6 +62,12 @@ FENCES = {
         "spark/live.py",
     ),
     "pyspark": ("spark/",),
+    "opentelemetry": (
+        "client/tracing.py",
+        "client/spans.py",
+        "client/producers/send_spans.py",
+        "client/consumers/process_spans.py",
+    ),
     "pyarrow": ("proto/ledger/", "node/ledger/", "client/receipts.py", "bench/", "spark/"),
 }
 NOWHERE = {

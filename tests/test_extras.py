@@ -106,6 +106,31 @@ asyncio.run(work())
     assert not Path("nowhere").exists()
 
 
+def test_tracing_without_opentelemetry_is_refused_when_the_client_is_made() -> None:
+    for client in ("aio", "sync"):
+        done = child(f'from tarry.client.{client} import connect; connect("127.0.0.1:1", tracing=True)')
+        assert done.returncode == 1
+        assert (
+            'ModuleNotFoundError: tracing: opentelemetry is missing: pip install "tarry[opentelemetry]"'
+            in (done.stderr)
+        )
+
+
+def test_a_client_that_does_not_trace_does_not_load_opentelemetry() -> None:
+    asks = """
+import asyncio, sys
+from tarry.client.aio import connect
+async def work():
+    async with connect("127.0.0.1:1") as client:
+        client.producer(), client.consumer("t", "g"), client.puller("t", "g")
+asyncio.run(work())
+assert not [name for name in sys.modules if name.startswith("opentelemetry")]
+assert "opentelemetry" not in asked
+"""
+    done = child(asks)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_node_asks_for_each_package_of_its_extra() -> None:
     of_package = packages_distributions()
     asked = {name.lower() for package in PACKAGES["node"] for name in of_package[package]}

@@ -6,7 +6,9 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import partial
+from typing import Any
 
 from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.twin import blocking
@@ -38,6 +40,14 @@ class Message(View):
         ``on_ack_failed`` of the consumer is told where it did not count; else a warning is logged.
         """
         self._thread.soon(self._twin.ack_soon)
+
+    def span(self) -> AbstractContextManager[Any]:
+        """Return what a ``with`` processes the message in: a span, linked to the one that scheduled it.
+
+        It is current inside, notes the verdict and an error that ends the ``with``, and is given as
+        OpenTelemetry's Span; None where the client does not trace (``Settings.tracing``).
+        """
+        return self._twin.span()
 
 
 class MessageBatch:
@@ -71,6 +81,13 @@ class MessageBatch:
         """Acknowledge all without waiting, like ``Message.ack_soon``."""
         self._thread.soon(self._twin.ack_soon)
 
+    def span(self) -> AbstractContextManager[Any]:
+        """Return what a ``with`` processes all in: one span, linked to each that scheduled some of them.
+
+        Otherwise as ``Message.span``; baggage is not restored.
+        """
+        return self._twin.span()
+
 
 class Puller:
     """One consumer of a group, by calls. Made by ``Client.puller``; threads may share it."""
@@ -98,6 +115,10 @@ class Consumer:
         self._thread = thread
         self._ready = _Ready()
         consumer.waiting.append(self._ready)
+        self._message: type[Message] = Message
+        self._batch: type[MessageBatch] = MessageBatch
+        if consumer.spans is not None:
+            self._message, self._batch = _TracedMessage, _TracedBatch
 
     @property
     def state(self) -> AsyncConsumer:
@@ -132,13 +153,13 @@ class Consumer:
                 if not self._thread.run(self._fetch(timeout_ms)):
                     return None
             elif self._twin.holds(message):  # not lost in a reconnect since it came
-                return Message(message, self._thread)
+                return self._message(message, self._thread)
         return None
 
     def batches(self) -> Iterator[MessageBatch]:
         """Yield messages in the batches in which they came: for bulk, with an ack a batch."""
         while (batch := self._thread.run(self._next(None))) is not None:
-            yield MessageBatch(batch, self._thread)
+            yield self._batch(batch, self._thread)
 
     async def _next(self, timeout_ms: int | None) -> AsyncMessageBatch | None:
         try:
@@ -157,6 +178,36 @@ class Consumer:
     async def _close(self) -> None:
         self._thread.drain()
         await self._twin.close()
+
+
+class _TracedMessage(Message):
+    """Message of a client that traces."""
+
+    __slots__ = ()
+
+    def ack_soon(self) -> None:
+        _note_ack(self._twin)
+        super().ack_soon()
+
+
+class _TracedBatch(MessageBatch):
+    """Batch of a client that traces."""
+
+    def __iter__(self) -> Iterator[Message]:
+        return (_TracedMessage(message, self._thread) for message in self.columns)
+
+    def ack_soon(self) -> None:
+        _note_ack(self._twin)
+        super().ack_soon()
+
+
+def _note_ack(twin: AsyncMessage | AsyncMessageBatch) -> None:
+    """Note it now in the span that is open: it may be over when the loop's thread comes to it."""
+    from tarry.client.consumers.process_spans import Recorder  # loads opentelemetry
+
+    if isinstance(twin._settler, Recorder):
+        batch = twin.batch if isinstance(twin, AsyncMessage) else twin
+        twin._settler.processing.settled(batch.ack_verdict)
 
 
 class _Ready(Buffer):

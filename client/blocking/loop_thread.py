@@ -6,6 +6,8 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
+from functools import partial
 from typing import Any, TypeVar
 
 from tarry.client.errors import Closed
@@ -55,6 +57,10 @@ class LoopThread:
         if not self._woken:
             self._woken = True
             self._running().call_soon_threadsafe(self.drain)
+
+    def soon_in_context(self, call: Callable[[], object]) -> None:
+        """Have the loop call this soon, with the caller's context variables: ``soon`` has any caller's."""
+        self.soon(partial(copy_context().run, call))
 
     def stop(self) -> None:
         """End the loop and its thread. May be called twice."""

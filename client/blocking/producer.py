@@ -22,6 +22,7 @@ class Producer(OneWayErrors):
     def __init__(self, producer: AsyncProducer, thread: LoopThread, settings: Settings) -> None:
         self._twin = producer
         self._thread = thread
+        self._soon = thread.soon_in_context if settings.tracing else thread.soon
         self._room = threading.Semaphore(settings.waiting_messages_max)
         self._one_way = OneWay()
 
@@ -64,7 +65,7 @@ class Producer(OneWayErrors):
             except (TarryError, TypeError, ValueError) as error:
                 done(error)  # not raised: the caller has gone on
 
-        self._thread.soon(put)
+        self._soon(put)
 
     def schedule_one_way(self, topic: str, body: bytes = b"", **options: Unpack[MessageOptions]) -> None:
         """Schedule one message without an answer: errors are only counted, in ``one_way_errors``."""

@@ -16,13 +16,14 @@ from typing import Final, TypeVar
 
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.consumers.buffer import Buffer
-from tarry.client.consumers.message import Message, MessageBatch, View
+from tarry.client.consumers.message import Message, MessageBatch, Spans, View
 from tarry.client.consumers.subscription import Subscription, followed
 from tarry.client.consumers.unsettled import AckOutcome, FailedAcks, Unsettled, Verdict
 from tarry.client.errors import Closed, InvalidSubscription
 from tarry.client.integers import UINT64_MAX, whole
 from tarry.client.receipts import receipts
 from tarry.client.start_position import Start, group_start
+from tarry.client.tracing import tracing_of
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto.reasons import Reason
 
@@ -96,6 +97,12 @@ class Consumer:
         self._on_closed = on_closed
         self._unsettled = Unsettled(credit)
         self._receipts = receipts(nodes.settings, f"consumer:{self.name}", group)
+        self.spans: Spans | None = None
+        """None where the client does not trace."""
+        if (tracing := tracing_of(nodes.settings.tracing)) is not None:
+            from tarry.client.consumers.process_spans import ProcessSpans  # loads opentelemetry
+
+            self.spans = ProcessSpans(tracing, group, self.name)
         self._unsettled.on_acked = self._receipts.acked if self._receipts is not None else None
         self._unsettled.on_failed = self._acks_failed
         self._on_ack_failed = on_ack_failed or _log_failed
@@ -253,7 +260,7 @@ class Consumer:
         return waiter
 
     def _receive(self, deliveries: consumer_pb.Deliveries) -> None:
-        batch = MessageBatch(deliveries, int(time.time() * 1_000), self, time.monotonic())
+        batch = MessageBatch(deliveries, int(time.time() * 1_000), self, time.monotonic(), self.spans)
         if self._repeats is not None:
             self._drop_repeats(batch, self._repeats)
         else:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import repeat
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,8 @@ from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto.tarry_message_pb2 import Record
 
 Number = TypeVar("Number", bound=np.generic)
+Spans: TypeAlias = "Callable[[View | MessageBatch], AbstractContextManager[Any]]"
+"""Makes the span of the processing of a message or batch."""
 
 
 class Stamp(NamedTuple):
@@ -34,7 +37,9 @@ class Stamp(NamedTuple):
 class Columns:
     """Messages of one queue that came together. Columns have shape (n,)."""
 
-    def __init__(self, deliveries: consumer_pb.Deliveries, received_ms: int) -> None:
+    def __init__(
+        self, deliveries: consumer_pb.Deliveries, received_ms: int, spans: Spans | None = None
+    ) -> None:
         self.topic = deliveries.topic
         self.queue = deliveries.queue
         self.offsets: list[int] = deliveries.offset[:]
@@ -42,6 +47,8 @@ class Columns:
         self.received_ms = received_ms
         """By this machine's clock."""
         self.ack_verdict = Verdict(self.queue)
+        self.spans = spans
+        """None where the client does not trace."""
         self._deliveries = deliveries
         self._positions: list[int] | None = None
 
@@ -200,6 +207,15 @@ class View:
         """Leader that delivered it."""
         return self._batch.stamp
 
+    def span(self) -> AbstractContextManager[Any]:
+        """Return what a ``with`` processes the message in: a span, linked to the one that scheduled it.
+
+        It is current inside, notes the verdict and an error that ends the ``with``, and is given as
+        OpenTelemetry's Span; None where the client does not trace (``Settings.tracing``).
+        """
+        spans = self._batch.spans
+        return nullcontext() if spans is None else spans(self)
+
     @property
     def _parsed(self) -> Record:
         try:
@@ -260,9 +276,14 @@ class MessageBatch(Columns):
     """Messages of one queue that came together; iterating gives messages. Outcomes are awaited."""
 
     def __init__(
-        self, deliveries: consumer_pb.Deliveries, received_ms: int, settler: Settler, leased_s: float
+        self,
+        deliveries: consumer_pb.Deliveries,
+        received_ms: int,
+        settler: Settler,
+        leased_s: float,
+        spans: Spans | None = None,
     ) -> None:
-        super().__init__(deliveries, received_ms)
+        super().__init__(deliveries, received_ms, spans)
         self.leased_s = leased_s
         """From when the leases count, in monotonic seconds, of what was not handed out yet."""
         self._settler = settler
@@ -285,3 +306,10 @@ class MessageBatch(Columns):
     def extend(self, lease_ms: int) -> asyncio.Future[list[AckOutcome]]:
         """Keep all in hand for ``lease_ms`` from now on; return whether each still was in hand."""
         return self._settler.settle_many(Verdict.extending(self.queue, lease_ms), self.offsets)
+
+    def span(self) -> AbstractContextManager[Any]:
+        """Return what a ``with`` processes all in: one span, linked to each that scheduled some of them.
+
+        Otherwise as ``Message.span``; baggage is not restored.
+        """
+        return nullcontext() if self.spans is None else self.spans(self)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
@@ -17,8 +17,12 @@ from tarry.client.consumers.unsettled import AckOutcome, Verdict
 from tarry.client.errors import InvalidSubscription
 from tarry.client.integers import UINT64_MAX, whole
 from tarry.client.start_position import Start, group_start
+from tarry.client.tracing import tracing_of
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto.reasons import Reason
+
+if TYPE_CHECKING:
+    from tarry.client.consumers.process_spans import ProcessSpans
 
 ANSWER_MS = 5_000
 """Beyond its wait, how long an attempt to receive may take."""
@@ -49,6 +53,11 @@ class Puller:
         self._tags = list(tags)
         self._lease_ms = whole("lease_ms", lease_ms, InvalidSubscription, Reason.LEASE_INVALID)
         self._start = None if start is None else group_start(start)
+        self._spans: ProcessSpans | None = None
+        if (tracing := tracing_of(nodes.settings.tracing)) is not None:
+            from tarry.client.consumers.process_spans import ProcessSpans  # loads opentelemetry
+
+            self._spans = ProcessSpans(tracing, group, self.name)
 
     async def receive(self, messages_max: int = 1, *, wait_ms: int = 0) -> list[View]:
         """Return up to ``messages_max`` due messages, leased; wait for the first, up to 30 s.
@@ -70,6 +79,7 @@ class Puller:
             tags=self._tags,
             start=self._start,
         )
+        began_ns = time.time_ns()
         answer = await self._calls.call(
             lambda node: node.consumer.Receive,
             request,
@@ -78,7 +88,9 @@ class Puller:
             changes=False,
         )
         received_ms = int(time.time() * 1_000)
-        batches = [Columns(deliveries, received_ms) for deliveries in answer.deliveries]
+        batches = [Columns(deliveries, received_ms, self._spans) for deliveries in answer.deliveries]
+        if self._spans is not None and batches:
+            self._spans.received(self.topic, batches, began_ns)
         return [View(batch, n, offset) for batch in batches for n, offset in enumerate(batch.offsets)]
 
     async def ack(self, messages: Sequence[View]) -> list[AckOutcome]:
@@ -114,7 +126,10 @@ class Puller:
         else:
             answer = await self._calls.call(lambda node: node.consumer.Ack, consumer_pb.AckRequest(**named))
         stale = set(answer.stale)
-        return [AckOutcome.STALE if offset in stale else AckOutcome.OK for offset in offsets]
+        outcomes = [AckOutcome.STALE if offset in stale else AckOutcome.OK for offset in offsets]
+        if self._spans is not None:
+            self._spans.settled(verdict, offsets, outcomes)
+        return outcomes
 
     async def _settle(self, messages: Sequence[View], verdict: Verdict) -> list[AckOutcome]:
         outcomes: dict[tuple[int, int], AckOutcome] = {}

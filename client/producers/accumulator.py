@@ -64,12 +64,13 @@ class SharedRequest:
         )
 
 
+Send = Callable[[SharedRequest], Coroutine[Any, Any, None]]
+
+
 class Accumulator:
     """Collects messages into requests, and starts ``send`` for full or due ones, a few at a time."""
 
-    def __init__(
-        self, settings: Settings, send: Callable[[SharedRequest], Coroutine[Any, Any, None]]
-    ) -> None:
+    def __init__(self, settings: Settings, send: Send) -> None:
         self._settings = settings
         self._send = send
         self._open: dict[Time, SharedRequest] = {}

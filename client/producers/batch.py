@@ -8,7 +8,7 @@ extending the field from a list 70 ns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import accumulate, pairwise, repeat
 
@@ -61,6 +61,8 @@ class Batch:
     tag_mask: Sequence[int] | None
     records: Sequence[bytes]
     jitter_ms: NDArray[np.uint32] | None = None
+    bare: Sequence[bytes] | None = None
+    """The records without their trace context, if it was added to any."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -92,7 +94,12 @@ class Batch:
             None if self.tag_mask is None else self.tag_mask[start:stop],
             self.records[start:stop],
             None if self.jitter_ms is None else self.jitter_ms[start:stop],
+            None if self.bare is None else self.bare[start:stop],
         )
+
+    def without_context(self) -> Batch:
+        """Return the messages without their trace context."""
+        return self if self.bare is None else replace(self, records=self.bare, bare=None)
 
     def cuts(self, messages_max: int, bytes_max: int) -> Iterator[tuple[int, int]]:
         """Yield (start, stop) of pieces within both limits; a single message may exceed bytes_max."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from numpy.typing import ArrayLike
 
 from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
-from tarry.client.errors import Closed, InvalidTime, Overloaded, Refused, TarryError
+from tarry.client.errors import Closed, InvalidTime, Overloaded, Refused, TarryError, TooLarge
 from tarry.client.integers import whole
 from tarry.client.producers.accumulator import Accumulator, SharedRequest
 from tarry.client.producers.batch import Batch, Time, batch_of, joined, parts_around, time_of
@@ -26,9 +26,13 @@ from tarry.client.producers.sequences import Sequences
 from tarry.client.receipts import receipts
 from tarry.client.records import record
 from tarry.client.results import CancelOutcome, Scheduled, ScheduledBatch, StoredMessage, rows_of
+from tarry.client.tracing import tracing_of
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
+
+if TYPE_CHECKING:
+    from tarry.client.producers.send_spans import SendSpans
 
 
 class Producer(OneWayErrors):
@@ -43,6 +47,12 @@ class Producer(OneWayErrors):
         self._streams = ScheduleStreams(nodes)
         self._sequences = Sequences(nodes.settings.in_flight_max)
         self._accumulator = Accumulator(nodes.settings, self._send_shared)
+        self._spans: SendSpans | None = None
+        if (tracing := tracing_of(nodes.settings.tracing)) is not None:
+            from tarry.client.producers import send_spans  # loads opentelemetry, which others do without
+
+            self._spans = send_spans.SendSpans(tracing, self.id)
+            self._accumulator = send_spans.TracedAccumulator(nodes.settings, self._send_shared, self._spans)
         self._one_way = OneWay()
         self._closed = False
 
@@ -108,13 +118,10 @@ class Producer(OneWayErrors):
         self._check_open()
         time, times = time_of(due_ms, delay_ms, delay_level)
         batch = batch_of(topic, bodies, time, times, tags, keys, properties, jitter_ms, ordering_keys)
-        cuts = list(batch.cuts(self._settings.batch_messages_max, self._settings.batch_bytes_max))
-        if len(cuts) <= 1:
-            return ScheduledBatch.of(await self._send(batch))
-        pieces = await asyncio.gather(
-            *(self._send_piece(batch, start, stop) for start, stop in cuts), return_exceptions=True
-        )
-        return joined([start for start, _ in cuts], pieces)
+        if self._spans is None:
+            return await self._send_batch(batch)
+        with self._spans.batch(batch, properties) as traced:
+            return await self._send_batch(traced)
 
     async def cancel(self, message_id: str, *, remaining_groups: bool = False) -> CancelOutcome:
         """Cancel a message until a consumer is given it. The outcome is definite and linearizable.
@@ -222,8 +229,23 @@ class Producer(OneWayErrors):
             self._receipts.produced(batch.topics, batch.topic, response)
         return response
 
-    async def _send_piece(self, batch: Batch, start: int, stop: int) -> ScheduledBatch:
-        return ScheduledBatch.of(await self._send(batch.part(start, stop)))
+    async def _send_batch(self, batch: Batch) -> ScheduledBatch:
+        cuts = list(batch.cuts(self._settings.batch_messages_max, self._settings.batch_bytes_max))
+        if len(cuts) <= 1:
+            return await self._send_piece(batch)
+        pieces = await asyncio.gather(
+            *(self._send_piece(batch.part(start, stop)) for start, stop in cuts), return_exceptions=True
+        )
+        return joined([start for start, _ in cuts], pieces)
+
+    async def _send_piece(self, piece: Batch) -> ScheduledBatch:
+        try:
+            return ScheduledBatch.of(await self._send(piece))
+        except TooLarge:
+            if piece.bare is None:
+                raise
+        # Limits are the cluster's to know: what they leave no room for goes without trace context.
+        return ScheduledBatch.of(await self._send(piece.without_context()))
 
     async def _send_shared(self, shared: SharedRequest) -> None:
         await self._send_to_waiters(shared.batch(), shared.waiters)

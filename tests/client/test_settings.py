@@ -6,6 +6,7 @@ import pytest
 
 from tarry.client.aio import connect
 from tarry.client.settings import parse_servers
+from tarry.client.tracing import Tracing, tracing_of
 
 
 def test_addresses_come_as_text_or_sequence_each_once_in_order() -> None:
@@ -38,3 +39,11 @@ def test_settings_outside_their_limits_are_refused(setting: dict[str, int]) -> N
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(TypeError):
         connect("a:1", retries=3)
+
+
+def test_tracing_is_asked_for_by_a_flag_or_by_options() -> None:
+    assert tracing_of(False) is None
+    assert tracing_of(True) == Tracing()
+    assert tracing_of(Tracing(same_trace=True)) == Tracing(same_trace=True)
+    with pytest.raises(TypeError, match="tracing"):
+        connect("a:1", tracing="yes")
