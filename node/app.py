@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import grpc
 import structlog
 from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
+from prometheus_client.metrics_core import Metric
 
 from tarry.node.assembly import Core
 from tarry.node.clock.guard import ClockGuard
@@ -31,7 +32,12 @@ from tarry.node.edge.leader_calls import LeaderCalls
 from tarry.node.edge.peer_auth import PeerCalls, log_strangers, peer_gate
 from tarry.node.edge.tls import Certificates, ServerCertificates, channel_credentials, read
 from tarry.node.failures import Failures
+from tarry.node.leader.leadership import NO_LEADER
 from tarry.node.ledger.closer import Closer
+from tarry.node.monitoring.families import families
+from tarry.node.monitoring.pages import pages
+from tarry.node.monitoring.port import Port
+from tarry.node.monitoring.readings import read as read_metrics
 from tarry.node.recovery.rejoin import Phase, Rejoining, phase
 from tarry.node.recovery.rejoin_service import MembershipService
 from tarry.node.recovery.thinning import Thinning
@@ -140,6 +146,7 @@ class Node:
             clock.wall_ms,
         )
         self._server = self._make_server()
+        self._metrics = Port(config.metrics, pages(self._families, self._not_ready), core.holds)
         self._reload: Reload | None = None
         if source is not None:
             self._reload = Reload(source, self.config, self._renew, core.reload, clock.wall_ms)
@@ -160,6 +167,7 @@ class Node:
         await self._audit.begin(VERSION)
         await self._server.start()
         log.info("listening", address=self.config.listen, data=str(self.config.data))
+        await self._listen_for_metrics()
         tasks = [
             asyncio.create_task(self._core.holds.steps(name, work), name=name)
             for name, work in {
@@ -277,9 +285,34 @@ class Node:
                 f"cannot listen on {config.listen}: "
                 "the port is taken, the address not this machine's, or the TLS files no certificate and key"
             )
-        if self._server_certificates is None and not config.listen.startswith(("127.", "localhost", "[::1]")):
+        if self._server_certificates is None and not _is_loopback(config.listen):
             log.warning("no TLS on an address that others can reach", listen=config.listen)
         return server
+
+    async def _families(self) -> Iterable[Metric]:
+        return families(self._core, await read_metrics(self._core), self._producers.streams)
+
+    async def _listen_for_metrics(self) -> None:
+        listen = self.config.metrics.listen
+        if not listen:
+            return
+        try:
+            address = await self._metrics.listen()
+        except (OSError, UnicodeError) as error:  # one of them where it cannot be the name of a machine
+            await self._server.stop(None)
+            raise CannotListen(
+                f"cannot listen for metrics at {listen}: {error}; "
+                'set metrics.listen = "HOST:PORT" to a port of this machine that is free, or leave it out'
+            ) from None
+        log.info("metrics", address=address)
+        if not _is_loopback(listen):
+            log.warning("metrics readable by whoever reaches their address", listen=listen)
+
+    def _not_ready(self) -> str:
+        """Say why this node would not serve a call; empty: it would, itself or through the leader."""
+        if self._stopping.is_set():
+            return "this node stops"
+        return "" if self.leadership.serves() or self.leadership.hears_leader() else NO_LEADER.text
 
     async def _shut_down(self, tasks: Sequence[asyncio.Task[Any]]) -> None:
         if self.driver.may_serve() and not tasks[0].done():
@@ -291,6 +324,7 @@ class Node:
             self.leadership.delivery.end(Refusal(Reason.SHUTTING_DOWN, "this node stops", retry_ms=100))
         self._producers.end_streams()
         await self._server.stop(STOP_GRACE_S)
+        await self._metrics.close()  # until here it says that this node stops
         await self.driver.stop()
         consensus, *others = tasks
         for task in others:
@@ -345,6 +379,10 @@ class Node:
                 names = ", ".join(self.driver.waits_for)
                 log.warning("no journal here: takes part once these say that it never had one", nodes=names)
             await asyncio.sleep(to_next(DROPPED_PERIOD_S, loop.time()))
+
+
+def _is_loopback(listen: str) -> bool:
+    return listen.startswith(("127.", "localhost", "[::1]"))
 
 
 def _replication_settings(config: NodeConfig) -> ReplicationSettings:

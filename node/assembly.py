@@ -20,6 +20,7 @@ from tarry.node.equal_settings import told
 from tarry.node.leader.leadership import Leadership
 from tarry.node.ledger.closer import Closer
 from tarry.node.ledger.ledger import Ledger
+from tarry.node.metrics.traffic import Traffic
 from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.node.reload import ReloadStatus
 from tarry.node.repair.records import Damage
@@ -29,6 +30,7 @@ from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.clock import Clock
 from tarry.replication.driver.adaptive_writes import Writes
 from tarry.replication.driver.driver import Driver
+from tarry.replication.durations import Timings
 from tarry.replication.journal.journal import Journal
 from tarry.replication.loop_holds import Holds
 from tarry.replication.settings import ReplicationSettings
@@ -90,7 +92,8 @@ class Core:
         self._clock = clock
         self.holds = holds or Holds()
         self.ledger = Ledger(config, self.machine.applied_index, self.time.now_ms, run_blocking, closer)
-        self.machine.events.wanted = self.ledger.enabled
+        self.traffic = Traffic(config.metrics, config.limits.queues_max, self._leads)
+        self.machine.events.wanted = self.ledger.enabled or self.traffic.wanted
         self.checkpoints = Checkpoints(
             self.machine,
             config.dispatch,
@@ -100,6 +103,15 @@ class Core:
             self.holds,
         )
         self.damage = Damage(self.machine, config.shard, run_blocking)
+        write_journal = write_journal or Writes(run_blocking)
+        self.timings = Timings(
+            journal_write=write_journal.durations,
+            checkpoint=self.checkpoints.durations,
+            turn=self.holds.turns,
+        )
+        self.leader_changes = 0
+        """That this node has heard of since its start."""
+        self._led_by = ""
         equal = told(config)
         self.driver = driver(
             node=config.node,
@@ -126,10 +138,14 @@ class Core:
             run_blocking=run_blocking,
             write_journal=write_journal,
             holds=self.holds,
+            timings=self.timings,
         )
         self.leadership = Leadership(
-            config, self.machine, self.driver, self.time, self.damage, self.ledger, self.holds
+            config, self.machine, self.driver, self.time, self.damage, self.ledger, self.traffic, self.holds
         )
+
+    def _leads(self) -> bool:
+        return self.leadership.leads()
 
     def _heartbeat(self, sent_s: float) -> bytes:
         """Return a leader's dispatch state; keep cluster time, and notice that the lease came or went."""
@@ -146,12 +162,18 @@ class Core:
 
     def _hear(self, leader: str, payload: bytes) -> None:
         with self.holds.by("heartbeat"):
+            self._note_leader(leader)
             state = log_pb.DispatchState.FromString(payload)
             self.leadership.receive_dispatch_state(state)
             self._watch_clock()
             if state.now_ms:
                 self.time.adopt(state.now_ms)
                 self._load_ahead(state.now_ms)
+
+    def _note_leader(self, leader: str) -> None:
+        if leader != self._led_by:
+            self._led_by = leader
+            self.leader_changes += 1
 
     def _load_ahead(self, now_ms: int) -> None:
         """Load what is due next; a damaged index is taken from a peer before an entry needs it."""
@@ -171,6 +193,8 @@ class Core:
 
     def _on_role(self, role: Role) -> None:
         log.info("role", role=role.value, term=self.driver.status().term)
+        if role is Role.LEADER:
+            self._note_leader(self.config.node)
         self.leadership.look()
 
 
@@ -197,7 +221,11 @@ class _Observed:
         while machine.queues.damaged:
             self._core.damage.queues.report(machine.queues.damaged.pop())
         with holds.by("ledger rows"):
-            self._core.ledger.applied(index, term, machine.take_events(), machine.queues)
+            events = machine.take_events()
+            self._core.ledger.applied(index, term, events, machine.queues)
+        if self._core.traffic.wanted:
+            with holds.by("metrics"):
+                self._core.traffic.applied(events, machine.queues, self._core.time.now_ms())
         if commands:
             self._core.leadership.applied()
         else:  # perhaps the leader's own first entry, with which it may serve

@@ -69,6 +69,13 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _with_port(listen: str) -> str:
+    """Return an address to listen at, or none. Raises ValueError."""
+    if listen and int(listen.rpartition(":")[2]) > 65_535:
+        raise ValueError("a port is 65535 at most")
+    return listen
+
+
 class Limits(_Section):
     """Limits of a request. Every refusal names the limit that it hit."""
 
@@ -223,6 +230,21 @@ class AuditSettings(_Section):
     required: bool = False  # a call that cannot be recorded is refused
 
 
+class MetricsSettings(_Section):
+    """Metrics and probes over HTTP, on a port of their own."""
+
+    listen: str = Field(default="", pattern=r"^(.+:\d{1,5})?$")  # empty: none
+    topics_max: Count = 1_000  # that have figures of their own; those of the others are one topic's
+    groups_max: Count = 1_000  # the same of groups
+    connections_max: Count = 16  # at once; more are closed
+    request_ms: Count = 5_000  # in which a request has to have come, and then its answer to be read
+
+    @field_validator("listen")
+    @classmethod
+    def _port(cls, listen: str) -> str:
+        return _with_port(listen)
+
+
 class Tls(_Section):
     """Certificates; all three make it mutual."""
 
@@ -284,6 +306,7 @@ class NodeConfig(BaseSettings):
     connections: Connections = Connections()
     upgrade: Upgrade = Upgrade()
     audit: AuditSettings = AuditSettings()
+    metrics: MetricsSettings = MetricsSettings()
     tls: Tls | None = None
     damaged_data: Literal["refuse", "rejoin"] = "refuse"  # start not at all, or anew with the others' state
     topics_auto_create: bool = True  # a schedule or a subscribe makes its topic
@@ -299,9 +322,7 @@ class NodeConfig(BaseSettings):
     @field_validator("listen", "peer_listen")
     @classmethod
     def _port(cls, listen: str) -> str:
-        if listen and int(listen.rpartition(":")[2]) > 65_535:
-            raise ValueError("a port is 65535 at most")
-        return listen
+        return _with_port(listen)
 
     @field_validator("data")
     @classmethod

@@ -16,6 +16,7 @@ PACKAGES: Final = {
         "pydantic_settings",
         "structlog",
         "pyarrow",
+        "prometheus_client",
     ),
     "spark": ("pyspark", "pyarrow"),  # the others are asked for only by some of its commands
     "chaos": ("pysyncobj", "toxiproxy", "plotly", "jinja2"),

@@ -14,10 +14,14 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from tarry.replication.durations import Durations
+
 T = TypeVar("T")
 
 BOUND_S: Final = 0.020
 """No turn is to take longer."""
+COUNTED_S: Final = 0.001
+"""Shorter turns are in no histogram."""
 LONG_S: Final = 0.100
 """A turn that does is told of in the log."""
 CAUSES_MAX: Final = 100
@@ -64,6 +68,7 @@ class Holds:
         self.now_s = now_s
         self.cpu_s = cpu_s
         self._wall_s = wall_s
+        self.turns = Durations()
         self.forget()
 
     def forget(self) -> None:
@@ -88,6 +93,8 @@ class Holds:
             return
         held_s, cpu_s = self.now_s() - self._began_s, self.cpu_s() - self._began_cpu_s
         self._began_s = -1.0
+        if held_s >= COUNTED_S:
+            self.turns.add(held_s)
         if held_s >= BOUND_S or held_s > self.longest.held_s or cpu_s > self.busiest.cpu_s:
             self._note(held_s, cpu_s)
         for cause in self._of_turn.values():

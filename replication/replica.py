@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from tarry.replication.blocking import RunBlocking
 from tarry.replication.clock import Clock
+from tarry.replication.durations import Timings
 from tarry.replication.errors import NotLeader
 from tarry.replication.journal.journal import Journal
 from tarry.replication.loop_holds import Holds
@@ -43,6 +44,7 @@ class Replica:
     """Of something beside the turns; the next turn raises it."""
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     holds: Holds = field(default_factory=Holds)
+    timings: Timings = field(default_factory=Timings)
     _waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
     def fail(self, error: BaseException) -> None:

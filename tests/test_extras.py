@@ -133,6 +133,6 @@ assert "opentelemetry" not in asked
 
 def test_a_node_asks_for_each_package_of_its_extra() -> None:
     of_package = packages_distributions()
-    asked = {name.lower() for package in PACKAGES["node"] for name in of_package[package]}
+    asked = {name.lower().replace("_", "-") for package in PACKAGES["node"] for name in of_package[package]}
     wanted = {line.replace("=", ">").partition(">")[0].lower() for line in EXTRAS["node"]}
     assert asked == wanted

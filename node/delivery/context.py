@@ -16,6 +16,7 @@ from tarry.node.delivery.offset_pieces import Pieces
 from tarry.node.delivery.policy import Policy, policy_of
 from tarry.node.delivery.turn_share import TurnShare
 from tarry.node.ledger.ledger import Ledger
+from tarry.node.metrics.traffic import Traffic
 from tarry.node.repair.records import Damage
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.machine import Machine
@@ -41,6 +42,7 @@ class Context:
     fail: Callable[[BaseException], None]  # ends the node
     damage: Damage
     ledger: Ledger
+    traffic: Traffic
     holds: Holds = field(default_factory=Holds)
     pieces: Pieces = field(default_factory=Pieces)
     marks: Marks = field(default_factory=Marks)

@@ -478,6 +478,7 @@ class GroupDelivery:
             )
             consumer.send(delivery_batch.serialize(batch, self.topic, stamp))
             self._context.ledger.delivered(batch, self.topic, self.group, consumer.name, self._term)
+            self._context.traffic.delivered(batch, self.topic, self.group, now_ms)
         feed.lanes.leave(feed.queue.queue, batch.passed)
         return batch.passed
 

@@ -269,6 +269,7 @@ class Settlement:
         stale: Offsets,
     ) -> None:
         if len(own):
+            self._context.traffic.nacked(feed.queue.topic, self._group, len(own))
             await self._record_nacks(consumer, feed.queue, own)
             await self.retry(feed, own, RetryReason.RETRY_REASON_NACKED, delay_ms)
         _settle(answer, stale)

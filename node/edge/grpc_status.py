@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final, NoReturn
 
 import grpc
@@ -57,6 +58,9 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
 """Status code by reason; any other reason is INVALID_ARGUMENT."""
 
 
+REFUSALS: Final[Counter[Reason]] = Counter()
+"""Refusals that this process has told its callers, by reason; one that came from the leader, too."""
+
 UNKNOWN_OUTCOME: Final = Refusal(
     Reason.OUTCOME_UNKNOWN,
     "leadership changed before the answer: the request may or may not have been done; "
@@ -72,7 +76,11 @@ def _cut(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
 
 
 def status_of(refusal: Refusal) -> status_pb2.Status:
-    """Return the google.rpc.Status: code, text, ErrorInfo and, where a retry helps, RetryInfo."""
+    """Count the refusal; return its google.rpc.Status.
+
+    It has code, text, ErrorInfo and, where a retry helps, RetryInfo.
+    """
+    REFUSALS[refusal.reason] += 1
     code = CODES.get(refusal.reason, grpc.StatusCode.INVALID_ARGUMENT)
     status = status_pb2.Status(code=code.value[0], message=_cut(refusal.text))
     facts = {name: _cut(value, FACT_BYTES_MAX) for name, value in refusal.facts.items()}

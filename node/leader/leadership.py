@@ -33,6 +33,7 @@ from tarry.node.leader.tasks import LeaderTasks
 from tarry.node.leader.upgrade import Upgrade
 from tarry.node.leader.wait import LeaderWait
 from tarry.node.ledger.ledger import Ledger
+from tarry.node.metrics.traffic import Traffic
 from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
@@ -54,6 +55,8 @@ CLOCKS_LOOK_MS: Final = 5
 MENDED_S: Final = 10.0
 """A leader serves nobody for so long at most while a ready queue is mended; then its node ends."""
 
+NO_LEADER: Final = Refusal(Reason.NO_LEADER, "the cluster has no leader right now: try again", retry_ms=100)
+
 
 class UnitsNotMended(Exception):
     """No peer has mended units that all delivery waits for: another member may lead better."""
@@ -70,6 +73,7 @@ class Leadership:
         time: ClusterTime,
         damage: Damage,
         ledger: Ledger,
+        traffic: Traffic,
         holds: Holds,
     ) -> None:
         self.delivery: Delivery | None = None
@@ -83,6 +87,7 @@ class Leadership:
         self._time = time
         self._damage = damage
         self._ledger = ledger
+        self._traffic = traffic
         self._holds = holds
         self._changed = asyncio.Event()
         self._lost = asyncio.Event()
@@ -140,7 +145,7 @@ class Leadership:
         delivery = self.delivery  # to deliver may end it
         if delivery is None:
             return
-        if not self._leads():
+        if not self.leads():
             self._lost.set()
             return
         serves = self._driver.may_serve()
@@ -248,6 +253,7 @@ class Leadership:
             fail=tasks.fail,
             damage=self._damage,
             ledger=self._ledger,
+            traffic=self._traffic,
             holds=self._holds,
         )
         self.delivery = Delivery(context, term, inherited)
@@ -319,16 +325,24 @@ class Leadership:
         """Return the refusal that says who leads, as far as this node knows."""
         status = self._driver.status()
         if status.leader is None or status.leader == status.node:
-            return Refusal(Reason.NO_LEADER, "the cluster has no leader right now: try again", retry_ms=100)
+            return NO_LEADER
         address = status.members.get(status.leader, "")
         text = f"{status.node} does not lead: {status.leader} at {address} does"
         facts = {"leader": address, "leader_node": status.leader}
         return Refusal(Reason.NOT_LEADER, text, facts, retry_ms=20)
 
+    def hears_leader(self) -> bool:
+        """Return whether another leads, and was heard: without a majority the last leader stays known."""
+        status = self._driver.status()
+        peer = status.peers.get(status.leader or "")
+        heard_ms_ago = None if peer is None else peer.heard_ms_ago
+        return heard_ms_ago is not None and heard_ms_ago < 2 * self._config.consensus.election_max_ms
+
     def _is_led(self) -> bool:
         return self.serves() or self.not_leader().reason is Reason.NOT_LEADER
 
-    def _leads(self) -> bool:
+    def leads(self) -> bool:
+        """Return whether it leads in the term in which its delivery was made, with its lease or without."""
         return self.delivery is not None and self._driver.consensus.state.leads(self.delivery.term)
 
     def _copies_due_soon(self, retry: log_pb.RetryCommand) -> int:

@@ -7,6 +7,7 @@ sums      0             b1            b1 + b2 …           b3: from an offset o
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from typing import Final
 
 import numpy as np
@@ -58,7 +59,13 @@ class Sums:
 
     def from_offset(self, offset: int) -> int:
         """Return the bytes from an offset on; exact at the end of each stretch."""
-        return self._bytes[-1] - round(np.interp(offset, self._offsets, self._bytes))
+        before = min(max(bisect_right(self._offsets, offset) - 1, 0), len(self._offsets) - 2)
+        if before < 0:  # nothing is known
+            return 0
+        low, high = self._offsets[before], self._offsets[before + 1]
+        passed = min(max(offset - low, 0), high - low)
+        size_bytes = self._bytes[before + 1] - self._bytes[before]
+        return self._bytes[-1] - self._bytes[before] - round(size_bytes * passed / (high - low))
 
     def offset_of(self, size_bytes: int) -> int:
         """Return the first offset from which there are at most so many bytes, to its stretch."""

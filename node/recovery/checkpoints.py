@@ -11,6 +11,7 @@ import structlog
 
 from tarry.node.config import Dispatch
 from tarry.replication.blocking import RunBlocking, in_thread
+from tarry.replication.durations import Durations
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.checkpoint import CheckpointRefused
 from tarry.replication.state_machine.machine import PREPARED_MAX, Machine
@@ -47,6 +48,7 @@ class Checkpoints:
         self._holds = holds or Holds()
         self._written = machine.applied_index
         self._failed = False
+        self.durations = Durations()
         self.writing = asyncio.Lock()  # held while one is written
 
     async def run(self) -> None:
@@ -86,6 +88,7 @@ class Checkpoints:
         async with self.writing:
             if self._failed:  # what it was to sync is told no more, and a second fsync would lie
                 raise CheckpointRefused("a checkpoint could not be written")
+            began_s = self._holds.now_s()
             await in_turns(self._machine.prepare, self._holds)
             with self._holds.by("checkpoint capture"):
                 captured = self._machine.capture()
@@ -96,6 +99,7 @@ class Checkpoints:
             checkpoint: bytes = await self._run_blocking(partial(self._machine.write, captured))
             self._failed = False
             self._written = captured.applied_index
+            self.durations.add(self._holds.now_s() - began_s)
             self._compact(captured.applied_index)
             log.debug("checkpoint", applied_index=captured.applied_index, bytes=len(checkpoint))
             return checkpoint, captured.applied_index, digest

@@ -98,6 +98,11 @@ class ProducerService:
         levels = delay_levels_ms(self._machine.queues.defaults, self._config)
         return Intake(self._limits, levels)
 
+    @property
+    def streams(self) -> int:
+        """Number of open schedule streams."""
+        return len(self._readers)
+
     def end_streams(self) -> None:
         """Read no more from the schedule streams: each ends after the answers to what it has read."""
         for reader in self._readers:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tarry.replication.blocking import RunBlocking
+from tarry.replication.durations import Durations
 
 QUICK_S: Final = 0.001
 WRITES: Final = 8
@@ -29,6 +30,7 @@ class Writes:
 
     def __init__(self, off_loop: RunBlocking) -> None:
         self._off_loop = off_loop
+        self.durations = Durations()
 
     @property
     def quick(self) -> bool:
@@ -72,6 +74,7 @@ class AdaptiveWrites(Writes):
         finally:
             now = self._now()
             self._took_s.append(now - began)
+            self.durations.add(now - began)
             if now - began >= STALL_S:
                 self._pause(now)
 

@@ -47,16 +47,22 @@ class Applier:
         limit = self._limit
         if replica.applied >= limit:
             return
-        stop = replica.now() + replica.settings.apply_budget_ms / 1000
+        began = replica.now()
+        stop = began + replica.settings.apply_budget_ms / 1000
         while replica.applied < limit:
             entry = journal.entry(replica.applied + 1)
             payload, index, term = entry
             commands = LogEntry.FromString(payload[1:]).commands if is_regular(entry) else ()
             outcomes = self._machine.apply(index, term, commands)
             replica.applied = index
-            self._proposals.applied(index, term, outcomes)
-            if replica.now() >= stop:
+            proposed = self._proposals.applied(index, term, outcomes)
+            now = replica.now()
+            replica.timings.apply.add(now - began)
+            if proposed is not None:
+                replica.timings.commit.add(now - proposed)
+            if now >= stop:
                 break
+            began = now
         replica.consensus.applied(replica.applied)
         if self._proposals.waiting:
             replica.wake.set()

@@ -29,6 +29,7 @@ from tarry.replication.driver.membership_change import MembershipChanges
 from tarry.replication.driver.proposals import Proposals
 from tarry.replication.driver.send_barrier import Outgoing, SendBarrier
 from tarry.replication.driver.serve_snapshot import position, serve
+from tarry.replication.durations import Timings
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import Batch
 from tarry.replication.loop_holds import Holds
@@ -79,6 +80,7 @@ class Driver:
         run_blocking: RunBlocking | None = None,
         write_journal: Writes | None = None,
         holds: Holds | None = None,
+        timings: Timings | None = None,
     ) -> None:
         """Take `members`, addresses by node, of the cluster's first start; afterwards the journal's count.
 
@@ -140,6 +142,7 @@ class Driver:
             hello=hello,
             cluster_level=cluster_level,
             holds=holds or Holds(),
+            timings=timings or Timings(),
         )
         self._fast_path = FastPath(self._replica, self._barrier, on_heartbeat)
         self._applier = Applier(self._replica, machine, self._proposals)

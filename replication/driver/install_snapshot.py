@@ -43,6 +43,7 @@ class SnapshotInstaller:
         self._sink = sink
         self._fetching: asyncio.Task[None] | None = None
         self._arrived: LogPosition | None = None
+        self._asked_s = 0.0
 
     @property
     def ready(self) -> bool:
@@ -51,6 +52,7 @@ class SnapshotInstaller:
     def ask(self, peer: str) -> None:
         """Fetch the state of a peer, the leader, unless one is on its way or has arrived."""
         if self._sink is not None and self._fetching is None and self._arrived is None:
+            self._asked_s = self._replica.now()
             self._fetching = asyncio.get_running_loop().create_task(self._fetch(peer), name="snapshot")
             self._fetching.add_done_callback(self._replica.watch)
 
@@ -70,6 +72,7 @@ class SnapshotInstaller:
         await sink.adopt()
         journal.reset()
         await write(journal.stage())
+        self._replica.timings.snapshot.add(self._replica.now() - self._asked_s)
         return True
 
     def _is_ahead(self, position: LogPosition) -> bool:

@@ -24,7 +24,8 @@ class Proposals:
         self._settings = settings
         self._waiting: deque[tuple[bytes, int, asyncio.Future[Any]]] = deque()
         self._waiting_bytes = self._waiting_cost_us = 0
-        self._under_way: dict[int, tuple[int, int, Answers]] = {}  # by index: term, size in bytes, answers
+        # by index: term, size in bytes, when it was proposed, answers
+        self._under_way: dict[int, tuple[int, int, float, Answers]] = {}
         self._under_way_bytes = 0
 
     @property
@@ -91,30 +92,36 @@ class Proposals:
             index = consensus.append(entry_payload(commands))
             if index is None:
                 raise ConsensusViolated("the engine refused a proposal while it leads")
-            self.proposed(index, consensus.state.term, answers, len(commands))
+            self.proposed(index, consensus.state.term, answers, len(commands), now)
             proposed_bytes += len(commands)
         return False
 
-    def proposed(self, index: int, term: int, answers: Answers, size_bytes: int = 0) -> None:
-        self._under_way[index] = (term, size_bytes, answers)
+    def proposed(self, index: int, term: int, answers: Answers, size_bytes: int, now: float) -> None:
+        """Note an entry that is proposed now; its answers come once it is applied."""
+        self._under_way[index] = (term, size_bytes, now, answers)
         self._under_way_bytes += size_bytes
 
-    def applied(self, index: int, term: int, outcomes: Sequence[Any]) -> None:
-        proposed_term, size_bytes, answers = self._under_way.pop(index, (term, 0, []))
+    def applied(self, index: int, term: int, outcomes: Sequence[Any]) -> float | None:
+        """Answer the proposers of an entry that is applied; return when it was proposed, if it was here."""
+        proposed = self._under_way.pop(index, None)
+        if proposed is None:
+            return None
+        proposed_term, size_bytes, proposed_s, answers = proposed
         self._under_way_bytes -= size_bytes
         if proposed_term != term:  # another leader's entry took the place: ours can never be committed
             _refuse(answers, NotLeader(None))
-            return
+            return None
         for answer, outcome in zip(answers, outcomes, strict=False):
             if not answer.done():
                 answer.set_result(outcome)
+        return proposed_s
 
     def lose_leadership(self, leader: str | None) -> None:
         waiting, self._waiting = self._waiting, deque()
         self._waiting_bytes = self._waiting_cost_us = 0
         under_way, self._under_way, self._under_way_bytes = self._under_way, {}, 0
         _refuse([answer for _, _, answer in waiting], NotLeader(leader))
-        for _, _, answers in under_way.values():
+        for *_, answers in under_way.values():
             _refuse(answers, Unknown("leadership was lost while the command was under way"))
 
 

@@ -64,6 +64,9 @@ QUICK = COMPOSE.replace("interval: 10s", "interval: 1s").replace("retries: 3", "
         ),
         pytest.param('listen = "0.0.0.0:7001"', 'listen = "127.0.0.1:7001"', "status", id="listen"),
         pytest.param('"127.0.0.1:7002:7001"', '"127.0.0.1:7002:7002"', "status", id="published port"),
+        pytest.param(
+            "TARRY_METRICS__LISTEN", "TARRY_METRICS__LISTENS", "(?i)metrics[._]+listens", id="environment"
+        ),
         pytest.param('"n3:/var/lib/tarry"', '"n3:/var/lib/tary"', "keeps its data elsewhere", id="volume"),
         pytest.param(
             '"127.0.0.1:7001", "-o"', '"127.0.0.1:7002", "-o"', "is unhealthy", id="health check's port"

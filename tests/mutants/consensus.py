@@ -543,8 +543,8 @@ SENDING = (
     Mutant(
         "proposals_wait_for_ever_at_a_deposed_leader",
         "callers get no answer",
-        "        for _, _, answers in under_way.values():\n",
-        "        for _, _, answers in ():\n",
+        "        for *_, answers in under_way.values():\n",
+        "        for *_, answers in ():\n",
         (
             "tests/replication/driver/test_proposals.py::test_losing_leadership_tells_apart_what_was_proposed_from_what_was_not",
         ),

@@ -27,6 +27,7 @@ from tarry.node.delivery.delivery import Delivery
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.inherited import Inherited
 from tarry.node.ledger.ledger import Ledger
+from tarry.node.metrics.traffic import Traffic
 from tarry.node.repair.records import Damage
 from tarry.node.services.schedule_request import Intake
 from tarry.proto import tarry_consumer_pb2 as pb
@@ -153,6 +154,7 @@ class Group:
             fail=self.failed.append,
             damage=Damage(self.machine, 0),
             ledger=self._ledger,
+            traffic=Traffic(self.config.metrics, 100, lambda: True),
         )
         self.damage = context.damage
         self.delivery = Delivery(context, 1, Inherited(inherited))

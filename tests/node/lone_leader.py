@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tarry.node.app import Node
-from tarry.node.config import Consensus, NodeConfig
+from tarry.node.config import Consensus, MetricsSettings, NodeConfig
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.edge.auth import Authorizer
 from tarry.node.loop_watchdog import Collections
@@ -156,6 +156,7 @@ async def leader(folder: Path, holds: Holds, **settings: Any) -> AsyncIterator[L
         members={"n1": "127.0.0.1:0"},
         log_level="error",
         consensus=SOON,
+        metrics=MetricsSettings(listen="127.0.0.1:0"),
         **settings,
     )
     node = Node(config, holds=holds)

@@ -55,6 +55,17 @@ def test_every_service_is_asked_for_its_health_at_its_own_port(name: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", SERVICES)
+def test_every_service_tells_metrics_inside_and_to_nobody_outside(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in SERVICES[name]["environment"].items():
+        monkeypatch.setenv(key, value)
+    host, _, port = config_of(name, tmp_path).metrics.listen.rpartition(":")
+    assert host == "0.0.0.0"
+    assert not any(published.endswith(f":{port}") for published in SERVICES[name]["ports"])
+
+
+@pytest.mark.parametrize("name", SERVICES)
 def test_every_service_keeps_its_data_and_comes_back(name: str, tmp_path: Path) -> None:
     service = SERVICES[name]
     assert service["restart"] == "unless-stopped"

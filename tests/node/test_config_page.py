@@ -23,6 +23,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[connections]": config.Connections,
     "[upgrade]": config.Upgrade,
     "[audit]": config.AuditSettings,
+    "[metrics]": config.MetricsSettings,
     "[tls]": config.Tls,
     "[tokens]": config.Token,
 }

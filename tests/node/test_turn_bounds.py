@@ -473,42 +473,6 @@ def test_more_offsets_are_refused_before_they_are_looked_at() -> None:
     assert cost.too_long(play(act)) == {}
 
 
-def test_a_brief_status_has_what_a_client_looks_for() -> None:
-    async def act(lead: Leader, _: cost.Steps) -> None:
-        await lead.propose(log_pb.SubscribeCommand(topic=TOPIC, group="g"))
-        brief = operator_pb.ClusterStatusResponse.FromString(await lead.status(brief=True))
-        assert (brief.node, brief.leader, brief.term, brief.lease) == ("n1", "n1", 1, True)
-        assert [member.node for member in brief.members] == ["n1"]
-        assert not brief.topics
-        whole = operator_pb.ClusterStatusResponse.FromString(await lead.status())
-        assert [topic.groups[0].group for topic in whole.topics] == ["g"]
-
-    cost.busiest(play(act))
-
-
-def test_a_status_of_many_topics_and_of_many_groups() -> None:
-    many = 10_000
-
-    async def act(lead: Leader, steps: cost.Steps) -> None:
-        names = [(f"t{number}", "g") for number in range(many)] + [("t0", f"g{n}") for n in range(many)]
-        made = [log_pb.SubscribeCommand(topic=topic, group=group) for topic, group in names]
-        for start in range(0, len(made), 2_000):
-            await asyncio.gather(*map(lead.propose, made[start : start + 2_000]))
-        async with steps.step("brief"):
-            await lead.status(brief=True)
-        async with steps.step("whole"):
-            raw = await lead.status()
-        topics = {topic.topic: topic for topic in operator_pb.ClusterStatusResponse.FromString(raw).topics}
-        assert len(topics) == many
-        assert len(topics["t0"].groups) == many + 1
-        assert [group.group for group in topics["t1"].groups] == ["g"]
-        async with steps.step("describe"):
-            described = await lead.topics.one(lead.machine.queues.of("t0"))
-        assert len(described.groups) == many + 1
-
-    assert cost.too_long(play(act)) == {}
-
-
 def test_a_new_leader_that_knows_nothing_looks_at_as_many_groups_as_there_may_be() -> None:
     async def act(lead: Leader, steps: cost.Steps) -> None:
         leadership, groups = lead.node.leadership, LIMITS.queues_max

@@ -8,7 +8,7 @@ import numpy as np
 from google.protobuf.message import Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_message_pb2 import Record, RetryReason
 from tarry.replication.state_machine import commands
 
 NOW_MS = 1_795_000_000_000
@@ -68,6 +68,7 @@ def retry(
     queue: int = 0,
     dead: bool = False,
     lane: int = 0,
+    reason: RetryReason = RetryReason.RETRY_REASON_UNSPECIFIED,
     now_ms: int = NOW_MS,
 ) -> bytes:
     n = len(offsets)
@@ -82,6 +83,7 @@ def retry(
             records=[record(b"again")] * n,
             target_topic="dlq.g.t" if dead else "t",
             target_group="" if dead else group,
+            reason=reason,
             now_ms=now_ms,
         )
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tarry.node.assembly import Core
-from tarry.node.config import Delivery, Dispatch, LedgerSettings, NodeConfig, Upgrade
+from tarry.node.config import Delivery, Dispatch, LedgerSettings, MetricsSettings, NodeConfig, Upgrade
 from tarry.node.delivery.batch import DeliveryBatch
 from tarry.node.process import DAMAGED
 from tarry.node.recovery.thinning import Thinning
@@ -68,6 +68,8 @@ DISPATCH = Dispatch(
 
 
 LEDGER = LedgerSettings(disk_free_bytes_min=1)
+METRICS = MetricsSettings(listen="127.0.0.1:1")
+"""They are counted; nobody listens."""
 
 
 class NodeClock:
@@ -150,6 +152,7 @@ class WholeNode(SimNode):
             delivery=DELIVERY,
             dispatch=DISPATCH.model_copy(update={"retention_ms": world.retention_ms}),
             ledger=LEDGER,
+            metrics=METRICS,
             upgrade=Upgrade(finish=world.finish),
         ).model_copy(update={"members": members})
         self.journal = Journal(self.disk, incarnation=world.rng.getrandbits(60), tail_entries_max=64)
@@ -164,6 +167,7 @@ class WholeNode(SimNode):
 
         self.core = self._make_core(run_blocking, WatchedDriver)
         self.machine = self.core.machine  # type: ignore[assignment]
+        world.traffic.append(self.core.traffic)
         self._watch_rows()
         apply = self.core.machine.apply
 

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 
 from tarry.node.delivery import redrive
+from tarry.node.metrics.traffic import Traffic
 from tarry.node.process import DAMAGED
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.ledger.schema import Kind
 from tarry.proto.tarry_message_pb2 import Retried
 from tarry.proto.tarry_operator_pb2 import MisfirePolicy, TopicSettings
 from tarry.replication.errors import ProposalRefused
@@ -31,7 +33,7 @@ from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.wheel.state import MessageState
 from tests.simulation.checker import Violation
 from tests.simulation.forgotten import Forgotten
-from tests.simulation.ledger import Ledger, demand
+from tests.simulation.ledger import UNKNOWN, Ledger, demand
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_puller import ModelPuller
 from tests.simulation.rot import rotten
@@ -114,6 +116,8 @@ class WholeWorld(World):
         """Whether the wrong clock is drifting away."""
         self.ledger = Ledger(self.right_ms + drift_ms, groups)
         self.rows = Rows(self.ledger)
+        self.traffic: list[Traffic] = []
+        """Of each start of each node."""
         self.forgotten = Forgotten(self.ledger, self.rows, retention_ms)
         settings = replace(SETTINGS, quiet_after_ms=quiet_after_ms)
         super().__init__(seed, names, settings=settings, slowness=slowness)
@@ -313,8 +317,24 @@ class WholeWorld(World):
         machines = [node.core.machine for node in self.whole]
         demand(len({machine.digest() for machine in machines}) == 1, "C14: states differ")
         self.rows.check()
+        self.check_traffic()
         for machine in machines:
             check_books(machine)
+
+    def counted_of(self, kind: Kind) -> Counter[str]:
+        """Return what the metrics of all leaders have counted of a kind, by topic."""
+        counts = Counter[str]()
+        for traffic in self.traffic:
+            counts.update({topic: getattr(of, kind) for topic, of in traffic.topics})
+        return counts
+
+    def check_traffic(self) -> None:
+        """No message may be counted by two leaders."""
+        for kind in (Kind.SCHEDULED, Kind.RELEASED):
+            for topic, count in self.counted_of(kind).items():
+                there = self.rows.messages[topic, kind]
+                counted_once = UNKNOWN in there or count <= len(there)
+                demand(counted_once, f"L11: {count} counted as {kind} of {topic}, there are {len(there)}")
 
     def crash_all(self) -> None:
         for node in self.nodes:

@@ -19,16 +19,17 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests.cluster.containers.image import Image
-from tests.cluster.containers.processes import Bind, first_process, started, wait_for_end
+from tests.cluster.containers.processes import Bind, Entry, first_process, started, wait_for_end
 
 SERVICE_KEYS = {
-    "build", "command", "configs", "healthcheck", "image", "ports", "restart", "stop_grace_period", "volumes"
+    "build", "command", "configs", "environment", "healthcheck", "image", "ports", "restart",
+    "stop_grace_period", "volumes",
 }  # fmt: skip
 HEALTH_KEYS = {"test", "interval", "timeout", "retries", "start_period"}
 FILE_KEYS = {"services", "volumes", "configs"}
@@ -119,9 +120,7 @@ class Engine:
         self._folder = folder
         self._mark = f"tc{os.getpid() % 100_000}"
         self._forwarders: list[subprocess.Popen[bytes]] = []
-        self.services: dict[str, Mapping[str, Any]] = {
-            name: service for name, service in compose["services"].items() if "profiles" not in service
-        }
+        self.services = services_without_profile(compose)
         self._net = "172.31.255"
         self._addresses = {name: f"{self._net}.{number}" for number, name in enumerate(self.services, 2)}
         self.containers: dict[str, Container] = {}
@@ -267,12 +266,20 @@ class Engine:
     def _start(self, container: Container) -> None:
         settings = self._image.settings
         command = [*settings.entrypoint, *(container.service.get("command") or settings.command)]
-        entry = self._image.entry(command, *container.binds)
+        entry = self._entry(container, command, *container.binds)
         with container.log.open("ab") as log:
             container.process = started(entry.argv(self._space(container.name)), log)
         container.started_s = time.monotonic()
         container.health, container.failures, container.check = "starting", 0, None
         container.check_s = container.started_s + seconds(container.service["healthcheck"]["interval"])
+
+    def _entry(self, container: Container, command: Sequence[str], *binds: Bind) -> Entry:
+        """Return how a command runs in a container: with the image's environment and the service's."""
+        entry = self._image.entry(list(command), *binds)
+        own = container.service.get("environment", {})
+        if not isinstance(own, Mapping) or any("$" in str(value) for value in own.values()):
+            raise NotCarriedOut("an environment is taken as names with values, and variables are not put in")
+        return replace(entry, environment={**entry.environment, **own})
 
     def _restart(self, container: Container) -> None:
         self._note_the_end(container)
@@ -317,7 +324,7 @@ class Engine:
         kind, *command = test
         if kind != "CMD":
             raise NotCarriedOut(f"a health check is taken as CMD only, not {kind}")
-        entry = self._image.entry(command)
+        entry = self._entry(container, command)
         inside = ["--target", str(first), "--mount", "--net", "--pid", "--root", "--wd"]
         user = ["--setuid", str(entry.uid), "--setgid", str(entry.gid)]
         environment = [f"{key}={value}" for key, value in entry.environment.items()]
@@ -382,6 +389,11 @@ class Engine:
             return started(
                 ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self._space("host"), *argv], log
             )
+
+
+def services_without_profile(compose: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the services that compose starts where no profile is asked for."""
+    return {name: service for name, service in compose["services"].items() if not service.get("profiles")}
 
 
 def seconds(text: str) -> float:

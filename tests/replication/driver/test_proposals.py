@@ -79,7 +79,7 @@ async def test_each_command_gets_its_own_outcome() -> None:
     for answer in answers:
         proposals.put(b"x", answer)
     _, taken = proposals.take()
-    proposals.proposed(7, 2, taken)
+    proposals.proposed(7, 2, taken, 0, 0.0)
     proposals.applied(7, 2, ["a", "b", "c"])
     assert [answer.result() for answer in answers] == ["a", "b", "c"]
     proposals.applied(7, 2, ["d", "e", "f"])  # nobody waits any more
@@ -89,7 +89,7 @@ async def test_a_command_whose_place_was_taken_by_another_leader_never_will_be_a
     proposals = Proposals(ReplicationSettings())
     answer = future()
     proposals.put(b"x", answer)
-    proposals.proposed(7, 2, proposals.take()[1])
+    proposals.proposed(7, 2, proposals.take()[1], 0, 0.0)
     proposals.applied(7, 3, [])
     assert isinstance(answer.exception(), NotLeader)
 
@@ -98,7 +98,7 @@ async def test_losing_leadership_tells_apart_what_was_proposed_from_what_was_not
     proposals = Proposals(ReplicationSettings())
     proposed, waiting = future(), future()
     proposals.put(b"x", proposed)
-    proposals.proposed(7, 2, proposals.take()[1])
+    proposals.proposed(7, 2, proposals.take()[1], 0, 0.0)
     proposals.put(b"x", waiting)
     proposals.lose_leadership("n2")
     assert isinstance(proposed.exception(), Unknown)

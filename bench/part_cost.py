@@ -1,20 +1,27 @@
-"""The ledger's cost: a cluster with it and one without, in turns (A B A B), and the ratio of their rates.
+"""The cost of a part of the nodes: a cluster with it and one without, in turns (A B B A), and their ratio.
 
-    python -m tarry.bench.ledger [--pairs 4]
+    python -m tarry.bench.part_cost ledger [--pairs 4]
+    python -m tarry.bench.part_cost metrics             with a scrape of each node every 5 s
 
 Each turn starts three nodes anew and measures two rates: of scheduling alone, 100 bytes in batches of 1,000;
 and of whole lives, scheduled, delivered and acknowledged. `cpu_us` is the processor's time of all three
 nodes, closing of segments included, for each message of both: other work on the machine changes rates much,
 this little. Memory is a node's own at the end of a turn. The last line is JSON; `ratio` is the median, over
-the pairs, of a figure with the ledger to that without.
+the pairs, of a figure with the part to that without.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
+import threading
 import time
-from typing import Annotated, Any
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Annotated, Any, Final
 
 import numpy as np
 import typer
@@ -22,7 +29,10 @@ from rich.console import Console
 
 from tarry.bench.nodes import BATCH, BODY, processes_of, rss_bytes, schedule_rate, serving
 from tarry.client.aio import Client, connect
-from tarry.client.local.cluster import LocalCluster
+from tarry.client.local.cluster import LocalCluster, Setting
+
+SCRAPE_S: Final = 5.0
+METRICS_AT: Final = r'"address": "(127\.0\.0\.1:\d+)", "event": "metrics"'
 
 console = Console(stderr=True, highlight=False)
 
@@ -71,26 +81,62 @@ async def measure(cluster: LocalCluster, messages: int) -> dict[str, float]:
     }
 
 
-def turn(*, ledger: bool, messages: int) -> dict[str, float]:
-    """Measure one cluster, with the ledger or without."""
-    with serving(settings={"ledger": {"enabled": ledger}}) as cluster:
+class Part(StrEnum):
+    """Parts whose cost is measured."""
+
+    LEDGER = "ledger"
+    METRICS = "metrics"
+
+
+SETTINGS: Final[dict[Part, dict[bool, dict[str, Setting]]]] = {
+    Part.LEDGER: {on: {"ledger": {"enabled": on}} for on in (True, False)},
+    Part.METRICS: {True: {"metrics": {"listen": "127.0.0.1:0"}}, False: {}},
+}
+
+
+@contextmanager
+def scraped(cluster: LocalCluster) -> Iterator[None]:
+    """Have the metrics of the nodes that tell them read again and again, by a thread."""
+    logs = (node.log.read_text() for node in cluster.nodes.values())
+    addresses = [address for log in logs for address in re.findall(METRICS_AT, log)]
+    ended = threading.Event()
+
+    def scrape() -> None:
+        while not ended.wait(SCRAPE_S):
+            for address in addresses:
+                with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
+                    page.read()
+
+    thread = threading.Thread(target=scrape)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def turn(part: Part, messages: int, *, on: bool) -> dict[str, float]:
+    """Measure one cluster, with the part or without."""
+    with serving(settings=SETTINGS[part][on]) as cluster, scraped(cluster):
         figures = asyncio.run(measure(cluster, messages))
         return {**figures, "node_mib": rss_bytes(cluster) / 2**20}
 
 
 def main(
-    pairs: Annotated[int, typer.Option(min=1, help="Turns with the ledger, and as many without.")] = 4,
+    part: Annotated[Part, typer.Argument(help="The part whose cost is measured.")],
+    pairs: Annotated[int, typer.Option(min=1, help="Turns with the part, and as many without.")] = 4,
     messages: Annotated[int, typer.Option(min=10_000, help="Of a turn's first rate.")] = 200_000,
 ) -> None:
-    """Measure what the ledger costs."""
+    """Measure what a part of the nodes costs."""
     found: dict[bool, list[dict[str, float]]] = {True: [], False: []}
     for number in range(pairs):
-        for ledger in (True, False) if number % 2 == 0 else (False, True):
-            figures = turn(ledger=ledger, messages=messages)
-            found[ledger].append(figures)
+        for on in (True, False) if number % 2 == 0 else (False, True):
+            figures = turn(part, messages, on=on)
+            found[on].append(figures)
             told = "  ".join(f"{name} {value:,.1f}" for name, value in figures.items())
-            console.print(f"{number + 1} of {pairs}, ledger {'on ' if ledger else 'off'}: {told}")
-    result: dict[str, Any] = {"pairs": pairs}
+            console.print(f"{number + 1} of {pairs}, {part} {'on ' if on else 'off'}: {told}")
+    result: dict[str, Any] = {"part": part, "pairs": pairs}
     for name in found[True][0]:
         with_it, without = (np.array([figures[name] for figures in found[on]]) for on in (True, False))
         ratios = with_it / without
