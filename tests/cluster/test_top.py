@@ -70,16 +70,18 @@ def test_it_goes_on_where_nodes_do_not_answer(cluster: LocalCluster) -> None:
         env={**os.environ, "TARRY_SERVER": cluster.addresses},
     ) as process:
         assert process.stdout is not None
-        assert all("node" in answer for answer in json.loads(process.stdout.readline()).values())
-        for name in cluster.nodes:
-            cluster.kill(name)
-        deadline = time.monotonic() + PATIENCE_S
-        while not all("error" in answer for answer in json.loads(process.stdout.readline()).values()):
-            assert time.monotonic() < deadline
-        cluster.start()
-        while not any(answer.get("lease") for answer in json.loads(process.stdout.readline()).values()):
-            assert time.monotonic() < deadline
-        process.terminate()
+        try:
+            assert all("node" in answer for answer in json.loads(process.stdout.readline()).values())
+            for name in cluster.nodes:
+                cluster.kill(name)
+            deadline = time.monotonic() + PATIENCE_S
+            while not all("error" in answer for answer in json.loads(process.stdout.readline()).values()):
+                assert time.monotonic() < deadline
+            cluster.start()
+            while not any(answer.get("lease") for answer in json.loads(process.stdout.readline()).values()):
+                assert time.monotonic() < deadline
+        finally:
+            process.kill()  # else a failure would wait for it for ever
 
 
 def test_without_an_answer_a_bounded_number_of_looks_ends_with_three() -> None:
@@ -101,10 +103,10 @@ def terminal() -> Iterator[tuple[int, int]]:
 
 def read_until(seen: int, text: str) -> None:
     """Read what the terminal shows until a text has come."""
-    shown = b""
+    shown, poll = b"", select.poll()  # of any descriptor: this process may have thousands
+    poll.register(seen, select.POLLIN)
     while text.encode() not in shown:
-        readable, _, _ = select.select([seen], [], [], PATIENCE_S)
-        assert readable, shown
+        assert poll.poll(PATIENCE_S * 1_000), shown
         shown += os.read(seen, 65_536)
 
 
@@ -121,11 +123,14 @@ def test_on_a_terminal_it_is_drawn_anew_until_it_is_interrupted(
         env={**os.environ, "TARRY_SERVER": shared_cluster.addresses, "TERM": "xterm-256color"},
     ) as process:
         os.close(of_program)
-        for _ in range(2):
-            read_until(seen, "due in the next minute")
-        process.send_signal(signal.SIGINT)
-        read_until(seen, "\x1b[?1049l")  # it leaves the screen as it was
-        _, errors = process.communicate(timeout=PATIENCE_S)
+        try:
+            for _ in range(2):
+                read_until(seen, "due in the next minute")
+            process.send_signal(signal.SIGINT)
+            read_until(seen, "\x1b[?1049l")  # it leaves the screen as it was
+            _, errors = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()  # else a failure would wait for it for ever
     assert process.returncode == 0, errors
 
 
