@@ -216,12 +216,17 @@ class HourWheel:
     def live_ahead(self, second: int, seconds: int) -> Numbers:
         """Count the units that are not gone, by second, from `second` (since the epoch) on, u4[seconds]."""
         live = np.zeros(seconds, np.uint32)
-        for hour in range(second // HOUR_SECONDS, (second + seconds - 1) // HOUR_SECONDS + 1):
-            begin, end = max(second, hour * HOUR_SECONDS), min(second + seconds, (hour + 1) * HOUR_SECONDS)
-            if self.counts.of(hour):
-                within = self.must(hour).seconds.live(begin % HOUR_SECONDS, end - hour * HOUR_SECONDS)
-                live[begin - second : end - second] = within
+        for hour, begin, end in self.pending_parts(second, seconds):
+            within = self.must(hour).seconds.live(begin % HOUR_SECONDS, end - hour * HOUR_SECONDS)
+            live[begin - second : end - second] = within
         return live
+
+    def pending_parts(self, second: int, seconds: int) -> Iterator[tuple[int, int, int]]:
+        """Yield each hour of so many seconds that has anything pending, and the bounds of its seconds."""
+        for hour in range(second // HOUR_SECONDS, (second + seconds - 1) // HOUR_SECONDS + 1):
+            if self.counts.of(hour):
+                begin = max(second, hour * HOUR_SECONDS)
+                yield hour, begin, min(second + seconds, (hour + 1) * HOUR_SECONDS)
 
     def must(self, hour: int) -> HourPartition:
         """Return the partition of an hour that is known to have units, whole and open from now on."""

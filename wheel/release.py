@@ -395,16 +395,12 @@ class Release:
     def pending_seconds(self, second: int, seconds: int) -> Numbers | None:
         """Return the counts that `Wheel.pending_seconds` describes."""
         pending, counts = np.zeros(seconds, np.uint32), self._hours.counts
-        for hour in range(second // HOUR_SECONDS, (second + seconds - 1) // HOUR_SECONDS + 1):
-            if counts.of(hour) == 0:
-                continue
+        for hour, begin, end in self._hours.pending_parts(second, seconds):
             partition = self._hours.partition(hour)
             if counts.far_of(hour) or partition is None or (slots := partition.open_seconds) is None:
                 return None
-            begin, end = max(second, hour * HOUR_SECONDS), min(second + seconds, (hour + 1) * HOUR_SECONDS)
-            pending[begin - second : end - second] = slots.live(
-                begin % HOUR_SECONDS, end - hour * HOUR_SECONDS
-            )
+            within = slots.live(begin % HOUR_SECONDS, end - hour * HOUR_SECONDS)
+            pending[begin - second : end - second] = within
         present = max(second, self.cut.due_ms // SECOND_MS)
         pending[: present - second] = 0  # released
         if present < second + seconds:  # in part, perhaps: slots count that, too

@@ -298,6 +298,15 @@ class Wheel:
         """
         return self._release.first_due_ms()
 
+    def overdue(self, now_ms: int) -> tuple[int, int]:
+        """Return how many pending messages are due by a time, and for how many ms the first has been.
+
+        From memory alone, and as exact as `pending_before` and `first_due_ms`; 0 and 0 where none is.
+        """
+        count = self.pending_before(now_ms + 1)
+        first_ms = self.first_due_ms() if count else None
+        return count, 0 if first_ms is None else max(0, now_ms - first_ms)
+
     def due_topics(self, until_ms: int) -> tuple[Numbers, NDArray[np.int64], Times]:
         """Return what is pending and due by a time, by topic, from memory alone.
 

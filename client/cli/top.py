@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Mapping
 from contextlib import nullcontext
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -71,9 +72,8 @@ def top(
     async def work(client: Client) -> None:
         shown = _looks(client.operator(), every_ms / 1_000, looks)
         answers = await _show(shown, topics, cluster.output, whole=looks is None)
-        for answer in answers.values() if best_of(answers) is None else ():
-            if isinstance(answer, TarryError):
-                raise answer
+        if best_of(answers) is None:
+            _raise_first(answers, TarryError)
 
     try:
         cluster.run(work)
@@ -93,7 +93,7 @@ async def _looks(operator: Operator, every_s: float, most: int | None) -> AsyncI
         answers = await operator.status_of_all(seconds_ahead=SECONDS)
         best = best_of(answers)
         if count == 1 and best is None:
-            _raise_refusal(answers)
+            _raise_first(answers, Refused)
         yield Look(answers, before)
         if count == most:
             return
@@ -102,9 +102,10 @@ async def _looks(operator: Operator, every_s: float, most: int | None) -> AsyncI
         await asyncio.sleep(next_s - loop.time())
 
 
-def _raise_refusal(answers: Answers) -> None:
+def _raise_first(answers: Answers, kind: type[TarryError]) -> None:
+    """Raise the first answer that is such an error, if there is one."""
     for answer in answers.values():
-        if isinstance(answer, Refused):
+        if isinstance(answer, kind):
             raise answer
 
 
@@ -136,7 +137,8 @@ def view(look: Look, topics: int) -> Group:
     parts: list[Any] = [node_table(look.answers)]
     if best is not None:
         parts += [*map(_line, differences(best)), _line(summary(best)), *_ahead(best.pending_ahead)]
-        rows = [_topic(topic, look.before, best) for topic in _first(best, topics)]
+        rates = _released_per_s(look.before, best)
+        rows = [_topic(topic, rates) for topic in _first(best, topics)]
         left_out = len(best.topics) - len(rows)
         title = "topics" + (f", {left_out:,} more" if left_out else "")
         parts += [table_of(rows, TOPIC_COLUMNS, title, cut=True)] if rows else []
@@ -160,12 +162,12 @@ def _first(best: ClusterStatus, topics: int) -> list[TopicStatus]:
     return ordered[:topics]
 
 
-def _topic(topic: TopicStatus, before: ClusterStatus | None, now: ClusterStatus) -> dict[str, object]:
+def _topic(topic: TopicStatus, rates: Mapping[str, float]) -> dict[str, object]:
     late = topic.lateness
     return {
         **fields_of(topic, "topic", "pending", "overdue"),
         "late_p99": duration_text(late.p99_ms) if late.released else "",
-        "released_per_s": _released_per_s(topic, before, now),
+        "released_per_s": f"{rates[topic.topic]:,.0f}" if topic.topic in rates else "",
         "groups": len(topic.groups),
         **{
             name: sum(getattr(group, name) for group in topic.groups)
@@ -174,10 +176,14 @@ def _topic(topic: TopicStatus, before: ClusterStatus | None, now: ClusterStatus)
     }
 
 
-def _released_per_s(topic: TopicStatus, before: ClusterStatus | None, now: ClusterStatus) -> str:
-    """Return the rate since the look before; empty where that had no such topic, or one of that name."""
-    known = {} if before is None else {one.topic: one.released for one in before.topics}
-    if before is None or topic.topic not in known or now.now_ms <= before.now_ms:
-        return ""
-    released = topic.released - known[topic.topic]
-    return f"{released * 1_000 / (now.now_ms - before.now_ms):,.0f}" if released >= 0 else ""
+def _released_per_s(before: ClusterStatus | None, now: ClusterStatus) -> dict[str, float]:
+    """Return the rate of each topic since the look before, which had it and not just one of that name."""
+    if before is None or now.now_ms <= before.now_ms:
+        return {}
+    known = {topic.topic: topic.released for topic in before.topics}
+    passed_s = (now.now_ms - before.now_ms) / 1_000
+    return {
+        topic.topic: (topic.released - known[topic.topic]) / passed_s
+        for topic in now.topics
+        if topic.released >= known.get(topic.topic, math.inf)
+    }

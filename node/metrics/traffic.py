@@ -106,14 +106,14 @@ class Traffic:
         if self.wanted:
             self.groups.of((topic, group), n).nacked += n
 
-    def renew(self, now_s: float) -> Iterator[bool]:
+    def renew(self, now_s: float) -> Iterator[None]:
         """Let the busiest topics and groups have their own counts, if it is time; yield after each part."""
         if now_s < self._renewed_s + RENEWAL_S:
             return
         self._renewed_s = now_s
         for names in (self.topics, self.groups):
             names.renew()
-            yield True
+            yield
 
     # -- of events
 

@@ -110,9 +110,7 @@ def _wheel(core: Core) -> Iterator[Metric]:
     bands = zip(("10s", "1h", "1d", "more"), (*before, wheel.pending), (0, *before), strict=True)
     samples = [({"band": band}, before_end - before_begin) for band, before_end, before_begin in bands]
     yield _family("tarry_pending_messages", "gauge", "Messages in the wheel, by when they are due.", samples)
-    overdue = wheel.pending_before(now_ms + 1)
-    oldest_ms = wheel.first_due_ms() if overdue else None
-    age_ms = max(0, now_ms - oldest_ms) if oldest_ms is not None else 0
+    overdue, age_ms = wheel.overdue(now_ms)
     yield _gauge("tarry_overdue_messages", "Messages that are due and not released.", overdue)
     yield _gauge("tarry_overdue_age_seconds", "For how long the oldest of them has been due.", age_ms / 1000)
     yield _gauge("tarry_near_messages", "Messages of the next seconds, in memory.", wheel.near_messages)

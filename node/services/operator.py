@@ -129,8 +129,7 @@ class OperatorService:
 
     def _full(self) -> pb.ClusterStatusResponse:
         wheel, queues, now_ms = self._machine.wheel, self._machine.queues, self._time.now_ms()
-        overdue = wheel.pending_before(now_ms + 1)
-        first_ms = wheel.first_due_ms() if overdue else None
+        overdue, oldest_overdue_ms = wheel.overdue(now_ms)
         lateness = self._leadership.lateness
         full = pb.ClusterStatusResponse(
             commit_index=self._driver.status().commit_index,
@@ -153,7 +152,7 @@ class OperatorService:
             upgrade_finish=self._finish,
             differing=[pb.SettingDifference(**asdict(one)) for one in differing(self._driver)],
             overdue=overdue,
-            oldest_overdue_ms=0 if first_ms is None else max(0, now_ms - first_ms),
+            oldest_overdue_ms=oldest_overdue_ms,
             lateness=None if lateness is None else lateness.of_all(now_ms),
         )
         full.MergeFrom(self._brief())
