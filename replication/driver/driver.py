@@ -376,14 +376,33 @@ class Driver:
             await asyncio.sleep(0)  # only now the write is under way
             self._applier.apply()
         finally:
-            await asyncio.shield(writing)  # a thread that writes cannot be cancelled
+            await self._until_written(writing)
         self._journal.mark_durable(batch)
         self._barrier.send(late)
 
     async def _write(self, batch: Batch | None) -> None:
         if batch is not None:
-            await asyncio.shield(self._begin_write(batch))
+            await self._until_written(self._begin_write(batch))
             self._journal.mark_durable(batch)
+
+    async def _until_written(self, writing: asyncio.Future[Any]) -> None:
+        """Wait for a write, and not cancel it: a thread that writes cannot be.
+
+        A leader's heartbeats leave meanwhile: they need no disk. A disk that stalls for longer has them
+        end, and another node leads.
+        """
+        state, heartbeats = self._replica.consensus.state, self._replica.consensus.heartbeats
+        now_s = self._clock.monotonic_s()
+        ends_s = now_s + self._settings.write_stall_ms / 1000
+        beats = state.role is Role.LEADER and state.term == self._journal.durable_term
+        while beats and now_s < ends_s and not writing.done():
+            wait_s = min(heartbeats.heartbeat_at, ends_s) - now_s
+            await asyncio.wait([writing], timeout=max(0.0, wait_s) + _TIMER_SLACK_S)
+            now_s = self._clock.monotonic_s()
+            if not writing.done() and now_s >= heartbeats.heartbeat_at:
+                heartbeats.send_heartbeats(now_s)
+                self._barrier.send(self._replica.consensus.outbox.take())
+        await asyncio.shield(writing)
 
     def _begin_write(self, batch: Batch) -> asyncio.Future[Any]:
         run = self._write_journal.long if self._journal.is_long(batch) else self._write_journal

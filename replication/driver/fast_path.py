@@ -38,6 +38,8 @@ class FastPath:
             self.pass_on_states()
             if message.HasField("appended") and consensus.log_replication.settled():
                 self._replica.wake.set()  # the next tick may rest
+            elif self._replica.awaited:
+                self._replica.wake.set()  # what somebody waits for may have come
         return rest
 
     def pass_on_states(self) -> None:
@@ -55,7 +57,7 @@ class FastPath:
             self._replica.fail(refused)
 
     def _may_take(self, peer: str, message: PeerMessage) -> bool:
-        """Return whether the message causes no write, and nobody waits for its content.
+        """Return whether the message causes no write, and needs no tick.
 
         So it must belong to the term that is led, and that term must be durable here.
         """
@@ -66,11 +68,12 @@ class FastPath:
         if kind == "heartbeat":
             follows = state.role is Role.FOLLOWER and state.leader == peer
             return follows and message.heartbeat.term == state.term
-        if replica.consensus.transfer.running or replica.awaited:
+        if replica.consensus.transfer.running:
             return False
         if kind == "heartbeat_reply":
             return state.leads(message.heartbeat_reply.term)
-        return kind == "appended" and self._commits_nothing(peer, message.appended)
+        appended = kind == "appended" and not replica.awaited
+        return appended and self._commits_nothing(peer, message.appended)
 
     def _commits_nothing(self, peer: str, answer: Appended) -> bool:
         """Return whether all that a voter acknowledges is committed, and nothing waits to be sent to it."""

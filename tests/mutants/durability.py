@@ -391,4 +391,31 @@ MUTANTS = (
             "tests/replication/test_cluster.py::test_a_turn_applies_what_is_durable_while_its_own_entries_are_being_written",
         ),
     ),
+    Mutant(
+        "a_leader_is_silent_while_its_disk_stalls",
+        "each stall of a quarter of a second costs an election",
+        "while beats and now_s < ends_s and not writing.done():",
+        "while False:",
+        (
+            "tests/simulation/test_slow_nodes_and_links.py::test_a_leader_whose_disk_stalls_for_less_than_a_second_stays_the_leader",
+        ),
+    ),
+    Mutant(
+        "a_leader_whose_disk_is_gone_leads_for_ever",
+        "nothing is taken until somebody ends the node",
+        "while beats and now_s < ends_s and not writing.done():",
+        "while beats and not writing.done():",
+        (
+            "tests/simulation/test_slow_nodes_and_links.py::test_a_leader_whose_disk_does_not_come_back_is_replaced",
+        ),
+    ),
+    Mutant(
+        "answers_wait_for_the_disk_while_somebody_awaits_a_turn",
+        "a leader whose disk stalls loses its lease",
+        "        if replica.consensus.transfer.running:\n",
+        "        if replica.consensus.transfer.running or replica.awaited:\n",
+        (
+            "tests/simulation/test_slow_nodes_and_links.py::test_a_leader_whose_disk_stalls_for_less_than_a_second_stays_the_leader",
+        ),
+    ),
 )

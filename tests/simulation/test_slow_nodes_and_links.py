@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, elections, followers, scenario, write
-from tests.simulation.world import LARGE, World
+from tests.simulation.world import LARGE, QUICK_SYNC_S, SimNode, World
 
 
 def test_a_backlog_to_apply_does_not_silence_a_new_leader() -> None:
@@ -37,6 +37,54 @@ def test_a_node_that_is_busy_for_longer_than_its_lease_does_not_serve_when_it_is
         await asyncio.sleep(1)
         assert (await world.until_led(but=leader.name)) is not leader
         await write(world, 3)
+
+    scenario(play)
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def stall(world: World, leader: SimNode, stall_s: float) -> asyncio.Future[bool]:
+    """Return whether a command is acknowledged whose write to the leader's disk takes so long."""
+    world.at_once = 0.0  # in a thread: `AdaptiveWrites` bounds how often one is met on the event loop
+    leader.sync_s, leader.sync_spread = stall_s, (1.0, 1.0)
+    return asyncio.ensure_future(world.propose(leader, 60))
+
+
+@pytest.mark.parametrize("stall_s", [0.3, 0.6, 0.98])
+def test_a_leader_whose_disk_stalls_for_less_than_a_second_stays_the_leader(stall_s: float) -> None:
+    """Heartbeats need no disk; once they waited for the write, and each stall cost an election."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        before, began_s = elections(world), now_s()
+        written = stall(world, leader, stall_s)
+        await asyncio.sleep(0.01)
+        leader.sync_s = QUICK_SYNC_S
+        waits = asyncio.ensure_future(leader.driver._replica.next_turn())  # as whoever changes the members
+        while not written.done():
+            await asyncio.sleep(0.005)
+            assert leader.driver.may_serve()
+        assert await written
+        await waits
+        assert now_s() - began_s == pytest.approx(stall_s, abs=0.03)
+        assert elections(world) == before
+
+    scenario(play)
+
+
+def test_a_leader_whose_disk_does_not_come_back_is_replaced() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        began_s, stalls_s = now_s(), world.settings.write_stall_ms / 1000
+        written = stall(world, leader, 60)
+        await world.until_led(but=leader.name)
+        assert stalls_s < now_s() - began_s < stalls_s + 1.5
+        leader.crash()
+        leader.sync_s = QUICK_SYNC_S
+        leader.start(world.members)
+        assert not await written
 
     scenario(play)
 

@@ -106,6 +106,8 @@ class SimNode:
         self.clock = SimClock(self.processor, rate, world.rng.randrange(-5000, 5000))
         self.alive = False
         self.sync_s = QUICK_SYNC_S
+        self.sync_spread = (0.5, 2.0)
+        """A write takes as many times `sync_s`, drawn between the two."""
         self.running = asyncio.Event()
         self.phase: Phase | None = None
         """How far it has come back after its disk was lost, once it knows of it."""
@@ -246,7 +248,7 @@ class SimNode:
         batch = args[0] if args and isinstance(args[0], Batch) else None
         if batch is not None:
             self._under_way = batch
-        delay_s, start = self.sync_s * self.world.rng.uniform(0.5, 2), self._starts
+        delay_s, start = self.sync_s * self.world.rng.uniform(*self.sync_spread), self._starts
         await asyncio.sleep(delay_s / 2)
         if not self.alive or start != self._starts:
             raise asyncio.CancelledError  # the power went first
