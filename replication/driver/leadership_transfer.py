@@ -11,7 +11,7 @@ async def transfer(replica: Replica, target: str | None, deadline_ms: int) -> Tr
     """Transfer leadership; `target` None: to the member that has applied most. Raises TransferRefused."""
     term, deadline = replica.consensus.state.term, replica.now() + deadline_ms / 1000
     chosen = _choose(replica, target)
-    await _until_applied(replica, chosen, term, deadline)
+    await _until_ready(replica, chosen, term, deadline)
     begun = replica.now()
     replica.consensus.transfer.begin(chosen, deadline, replica.now())
     replica.wake.set()
@@ -26,14 +26,22 @@ async def transfer(replica: Replica, target: str | None, deadline_ms: int) -> Tr
     return Transferred(state.leader, state.term, round((replica.now() - begun) * 1000))
 
 
-async def _until_applied(replica: Replica, target: str, term: int, deadline: float) -> None:
-    """Wait until the target has applied nearly all: before, it could serve nobody, and this leader can."""
-    lag_max = replica.settings.transfer_lag_max
-    while (behind := replica.applied - replica.consensus.progress[target].applied_index) > lag_max:
+async def _until_ready(replica: Replica, target: str, term: int, deadline: float) -> None:
+    """Wait until the target answers and has applied nearly all: before, only this leader can serve."""
+    lag_max, asked_at = replica.settings.transfer_lag_max, replica.now()
+    replica.consensus.heartbeats.beat()
+    replica.wake.set()
+    while True:
+        progress = replica.consensus.progress[target]
+        behind = replica.applied - progress.applied_index
+        answered = progress.hello_at >= asked_at
+        if answered and behind <= lag_max:
+            return
         if not replica.leads(term):
             raise TransferRefused(TransferRefusal.NOT_LEADER, f"{replica.consensus.state.leader} leads")
         if replica.now() >= deadline:
-            raise TransferRefused(TransferRefusal.TIMED_OUT, f"{target} has {behind} entries still to apply")
+            lacks = f"has {behind} entries still to apply" if answered else "does not answer"
+            raise TransferRefused(TransferRefusal.TIMED_OUT, f"{target} {lacks}")
         await replica.next_turn()
 
 

@@ -185,6 +185,16 @@ VOTES = (
         ("tests/replication/raft/test_consensus.py::test_a_replica_that_has_just_started_elects_nobody",),
     ),
     Mutant(
+        "a_transfer_begins_before_its_target_answers",
+        "the leader stops serving for a target that cannot be heard",
+        "answered = progress.hello_at >= asked_at",
+        "answered = True",
+        (
+            "tests/simulation/test_slow_nodes_and_links.py::test_a_transfer_waits_for_a_target_whose_answers_do_not_arrive_yet",
+            "tests/simulation/test_slow_nodes_and_links.py::test_a_transfer_to_a_target_that_does_not_answer_is_refused",
+        ),
+    ),
+    Mutant(
         "a_transfer_given_up_may_come_true",
         "a late request to campaign elects a second server beside the lease",
         "return self.transfer_number is not None and number >= self.transfer_number",

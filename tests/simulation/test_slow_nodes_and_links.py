@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tarry.replication.errors import TransferRefused
 from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, elections, followers, scenario, write
 from tests.simulation.world import LARGE, QUICK_SYNC_S, SimNode, World
 
@@ -85,6 +86,35 @@ def test_a_leader_whose_disk_does_not_come_back_is_replaced() -> None:
         leader.sync_s = QUICK_SYNC_S
         leader.start(world.members)
         assert not await written
+
+    scenario(play)
+
+
+def test_a_transfer_waits_for_a_target_whose_answers_do_not_arrive_yet() -> None:
+    """Its connection to the leader may come back later than the leader's to it."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        target = followers(world, leader)[0]
+        world.network.cut(target.name, leader.name, noticed=False)
+        transfer = asyncio.ensure_future(leader.driver.transfer(target.name, 10_000))
+        for _ in range(2 * world.settings.transfer_silence_ms // 10):
+            await asyncio.sleep(0.01)
+            assert await world.propose(leader)  # meanwhile it serves
+        world.network.heal()
+        assert (await transfer).leader == target.name
+
+    scenario(play)
+
+
+def test_a_transfer_to_a_target_that_does_not_answer_is_refused() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        target = followers(world, leader)[0]
+        world.network.cut(target.name, leader.name, noticed=False)
+        with pytest.raises(TransferRefused, match=f"{target.name} does not answer"):
+            await leader.driver.transfer(target.name, 2_000)
+        assert leader.driver.may_serve()
 
     scenario(play)
 
