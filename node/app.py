@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -43,6 +44,7 @@ from tarry.node.recovery.rejoin_service import MembershipService
 from tarry.node.recovery.thinning import Thinning
 from tarry.node.reload import Reload
 from tarry.node.repair.peer_records import PeerRecords, RecordService
+from tarry.node.repair.record_reads import RecordReads
 from tarry.node.repair.scrubber import Scrub
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.operator import OperatorService
@@ -63,6 +65,7 @@ from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.status import Dropped
 from tarry.replication.transport.grpc_options import channel_options, server_options
 from tarry.replication.transport.peer_transport import PeerTransport
+from tarry.wheel.cached_reads import pread_cached
 
 log = structlog.get_logger()
 
@@ -125,6 +128,7 @@ class Node:
             self._transport,
             settings,
             write_journal=AdaptiveWrites(in_own_thread("journal"), time.monotonic),
+            reads=partial(RecordReads, pread=pread_cached, run_blocking=in_own_thread("read ahead")),
             closer=Closer(apart=True),
             holds=holds,
         )

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,7 @@ from tarry.node.ledger.ledger import Ledger
 from tarry.node.metrics.traffic import Traffic
 from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.node.reload import ReloadStatus
+from tarry.node.repair.record_reads import RecordReads
 from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.version import VERSION
@@ -66,6 +67,7 @@ class Core:
         rng: random.Random | None = None,
         run_blocking: RunBlocking = in_thread,
         write_journal: Writes | None = None,
+        reads: Callable[[Machine], RecordReads] = RecordReads,
         driver: type[Driver] = Driver,
         closer: Closer | None = None,
         holds: Holds | None = None,
@@ -102,7 +104,7 @@ class Core:
             partial(self.ledger.write, sync=True),
             self.holds,
         )
-        self.damage = Damage(self.machine, config.shard, run_blocking)
+        self.damage = Damage(self.machine, config.shard, run_blocking, reads(self.machine))
         write_journal = write_journal or Writes(run_blocking)
         self.timings = Timings(
             journal_write=write_journal.durations,

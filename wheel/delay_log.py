@@ -22,6 +22,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.wheel.cached_reads import FilePlaces, Pread
 from tarry.wheel.page_budget import PageBudget
 from tarry.wheel.state import Flags, Numbers, Rows, WheelDamaged
 
@@ -280,18 +281,18 @@ class DelayLog:
             block = self.block(start, min(start + BLOCK_UNITS, self.units))
             yield start, np.ascontiguousarray(block["due_in_hour_ms"])
 
-    def read(self, global_index: Numbers, gap_bytes: int) -> list[bytes | None]:
+    def read(self, global_index: Numbers, gap_bytes: int, pread: Pread | None = None) -> list[bytes | None]:
         """Read records of shape (n,), in the order asked; None where one is missing or fails its checksum."""
-        records, sound = self.records(self.units_at(global_index), gap_bytes)
+        records, sound = self.records(self.units_at(global_index), gap_bytes, pread)
         if bool(sound.all()):
             return list(records)
         return [record if good else None for record, good in zip(records, sound.tolist(), strict=True)]
 
-    def records(self, rows: Rows, gap_bytes: int) -> tuple[list[bytes], Flags]:
+    def records(self, rows: Rows, gap_bytes: int, pread: Pread | None = None) -> tuple[list[bytes], Flags]:
         """Read units' records, in their order; flag those that have their checksum."""
         offset, inside = self._inside(rows)
         size = np.where(inside, rows["size"], 0).astype(np.int64)
-        records = self._read(offset, size, gap_bytes)
+        records = self._read(offset, size, gap_bytes, pread)
         return records, (checksums(records) == rows["crc32c"]) & inside & is_there(rows)
 
     def parts(self, rows: Rows, start: Places, bytes_max: int, gap_bytes: int) -> list[bytes]:
@@ -301,19 +302,24 @@ class DelayLog:
         """
         offset, inside = self._inside(rows)
         left = np.where(inside, rows["size"], 0).astype(np.int64) - start
-        return self._read(offset + start, np.clip(left, 0, bytes_max), gap_bytes)
+        return self._read(offset + start, np.clip(left, 0, bytes_max), gap_bytes, None)
 
-    def _read(self, offset: Places, size: Places, gap_bytes: int) -> list[bytes]:
+    def places(self, rows: Rows) -> FilePlaces:
+        """Return where in the log units' records lie."""
+        offset, inside = self._inside(rows)
+        return FilePlaces(self.log_path, offset[inside].tolist(), rows["size"][inside].tolist())
+
+    def _read(self, offset: Places, size: Places, gap_bytes: int, pread: Pread | None) -> list[bytes]:
         """Read places of the log, shape (n,), in their order; what is missing is left out."""
         if not bool((offset[1:] < offset[:-1]).any()):
-            return self._read_runs(offset, size, gap_bytes)
+            return self._read_runs(offset, size, gap_bytes, pread)
         order = np.argsort(offset, kind="stable")
-        records = self._read_runs(offset[order], size[order], gap_bytes)
+        records = self._read_runs(offset[order], size[order], gap_bytes, pread)
         back = np.empty(len(order), np.intp)
         back[order] = np.arange(len(order))
         return list(map(records.__getitem__, back.tolist()))
 
-    def read_one(self, global_index: int) -> bytes | None:
+    def read_one(self, global_index: int, pread: Pread | None = None) -> bytes | None:
         """Read one record, as `read` does: most of what is due is due alone."""
         index = self.index()
         offset, size, *_, crc, _ = _ONE_UNIT.unpack_from(self._map or index.data, global_index * UNIT_BYTES)
@@ -322,7 +328,7 @@ class DelayLog:
         if offset == 0 or offset + size > self.log_bytes:
             return None
         self.open()
-        (record,) = self._read_singly([offset], [size])
+        (record,) = self._read_singly([offset], [size], pread)
         return record if google_crc32c.value(record) == crc else None
 
     def _inside(self, rows: Rows) -> tuple[Places, Flags]:
@@ -332,33 +338,33 @@ class DelayLog:
         inside: Flags = (rows["offset"] <= bound) & (rows["size"] <= bound - offset)
         return offset.astype(np.int64), inside
 
-    def _read_runs(self, offset: Places, size: Places, gap_bytes: int) -> list[bytes]:
+    def _read_runs(self, offset: Places, size: Places, gap_bytes: int, pread: Pread | None) -> list[bytes]:
         """Read records by ascending offset, neighbours in one call: a sequential slice costs one."""
         self.open()
         if len(offset) <= _SINGLE_READS:
-            return self._read_singly(offset.tolist(), size.tolist())
+            return self._read_singly(offset.tolist(), size.tolist(), pread)
         ends = np.maximum.accumulate(offset + size)
         first = np.concatenate(([True], offset[1:] > ends[:-1] + gap_bytes))
         starts = np.flatnonzero(first)
         run_offset = offset[starts]
         run_size = ends[np.append(starts[1:], len(offset)) - 1] - run_offset
         try:
-            runs = list(map(os.pread, repeat(self._log_fd), run_size.tolist(), run_offset.tolist()))
+            runs = list(map(pread or os.pread, repeat(self._log_fd), run_size.tolist(), run_offset.tolist()))
         except OSError:
-            return self._read_singly(offset.tolist(), size.tolist())
+            return self._read_singly(offset.tolist(), size.tolist(), pread)
         if list(map(len, runs)) != run_size.tolist():
-            return self._read_singly(offset.tolist(), size.tolist())
+            return self._read_singly(offset.tolist(), size.tolist(), pread)
         base = np.cumsum(run_size) - run_size - run_offset
         begin = offset + base[np.cumsum(first) - 1]
         together = runs[0] if len(runs) == 1 else b"".join(runs)
         return list(map(together.__getitem__, map(slice, begin.tolist(), (begin + size).tolist())))
 
-    def _read_singly(self, offset: list[int], size: list[int]) -> list[bytes]:
+    def _read_singly(self, offset: list[int], size: list[int], pread: Pread | None) -> list[bytes]:
         """Read each record in a call of its own: a bad sector costs only the records on it."""
-        records = []
+        read, records = pread or os.pread, []
         for start, length in zip(offset, size, strict=True):
             try:
-                records.append(os.pread(self._log_fd, length, start))
+                records.append(read(self._log_fd, length, start))
             except OSError:
                 records.append(b"")
         return records

@@ -26,6 +26,7 @@ from pyroaring import BitMap
 
 from tarry.wheel import message_sum
 from tarry.wheel.bitmaps import contains, loaded, serialized
+from tarry.wheel.cached_reads import FilePlaces, Pread
 from tarry.wheel.columns import distinct, groups, starts_of
 from tarry.wheel.delay_log import Places, converted
 from tarry.wheel.far_segment import FAR_UNIT, FAR_UNIT_BYTES, Segment, are_sound, segment_name
@@ -262,13 +263,17 @@ class FarLog:
             units[chosen] = self._used(number).units_at(within)
         return units
 
-    def records(self, rows: FarRows, units: Rows) -> tuple[list[bytes], Flags]:
+    def records(self, rows: FarRows, units: Rows, pread: Pread | None = None) -> tuple[list[bytes], Flags]:
         """Read the records of rows and their units; flag those that have their checksum."""
         records, sound = np.empty(len(rows), object), np.empty(len(rows), np.bool_)
         for number, chosen in groups(rows // SEGMENT_UNITS):
-            some = self._used(number).records(units[chosen], self._read_gap_bytes)
+            some = self._used(number).records(units[chosen], self._read_gap_bytes, pread)
             records[chosen], sound[chosen] = some
         return records.tolist(), sound
+
+    def places(self, rows: FarRows, units: Rows) -> list[FilePlaces]:
+        """Return where the records of rows and their units lie."""
+        return [self._used(number).places(units[chosen]) for number, chosen in groups(rows // SEGMENT_UNITS)]
 
     def parts(self, rows: FarRows, units: Rows, start: Places, bytes_max: int) -> list[bytes]:
         """Read parts of the records of rows and their units, as `DelayLog.parts` does."""

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.wheel.cached_reads import FilePlaces, Pread
 from tarry.wheel.columns import distinct, first_rows, groups, starts_of
 from tarry.wheel.delay_log import UNIT, Places, converted, is_there
 from tarry.wheel.hour_partition import HourPartition
@@ -83,36 +84,51 @@ class Messages:
             flags[left[chosen]] = is_there(self._partition(at, int(of_hour.max())).log.units_at(of_hour))
         return flags
 
-    def read(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
-        """Return the records in the order asked; None where one is damaged. Raises UnknownMessage."""
+    def read(self, hour: Numbers, global_index: Numbers, pread: Pread | None = None) -> list[bytes | None]:
+        """Return the records in the order asked; None where one is damaged.
+
+        Raises UnknownMessage, and what `pread` raises beside OSError.
+        """
         far = self._hours.far.find(hour, global_index) if self._hours.far.live else None
         if far is None or not bool((far >= 0).any()):
-            return self._read_written(hour, global_index)
+            return self._read_written(hour, global_index, pread)
         is_far, left = np.flatnonzero(far >= 0), np.flatnonzero(far < 0)
         rows = far[is_far]
-        found, sound = self._hours.far.records(rows, self._hours.far.units_at(rows))
+        found, sound = self._hours.far.records(rows, self._hours.far.units_at(rows), pread)
         records: list[bytes | None] = list(found)
         for damaged in np.flatnonzero(~sound).tolist():
             records[damaged] = None
-        records += self._read_written(hour[left], global_index[left])
+        records += self._read_written(hour[left], global_index[left], pread)
         back = np.argsort(np.concatenate((is_far, left)))
         return list(map(records.__getitem__, back.tolist()))
 
-    def _read_written(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
+    def _read_written(self, hour: Numbers, global_index: Numbers, pread: Pread | None) -> list[bytes | None]:
         if len(hour) == 1:
             only = int(global_index[0])
-            return [self._partition(int(hour[0]), only).log.read_one(only)]
+            return [self._partition(int(hour[0]), only).log.read_one(only, pread)]
         records: list[bytes | None] = []
         order = []
         for at, chosen in groups(hour):
             of_hour = global_index[chosen]
-            records += self._partition(at, int(of_hour.max())).log.read(of_hour, self._gap_bytes)
+            records += self._partition(at, int(of_hour.max())).log.read(of_hour, self._gap_bytes, pread)
             if not isinstance(chosen, slice):
                 order.append(chosen)
         if not order:
             return records
         back = np.argsort(np.concatenate(order))
         return list(map(records.__getitem__, back.tolist()))
+
+    def places(self, hour: Numbers, global_index: Numbers) -> list[FilePlaces]:
+        """Return where the records lie. Raises UnknownMessage."""
+        far = self._hours.far.find(hour, global_index)
+        rows = far[far >= 0]
+        found = self._hours.far.places(rows, self._hours.far.units_at(rows))
+        left = np.flatnonzero(far < 0)
+        for at, chosen in groups(hour[left]):
+            of_hour = global_index[left[chosen]]
+            log = self._partition(at, int(of_hour.max())).log
+            found.append(log.places(log.units_at(of_hour)))
+        return found
 
     def parts(self, hour: Numbers, global_index: Numbers, start: Places, bytes_max: int) -> list[bytes]:
         """Return the bytes of records from `start` on, `bytes_max` at most of each, in the order asked.

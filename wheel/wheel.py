@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.wheel.cached_reads import FilePlaces, Pread
 from tarry.wheel.durability import Durability
 from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
@@ -338,9 +339,16 @@ class Wheel:
         """
         return self._messages.units(hour, global_index, thinned=thinned)
 
-    def read(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
-        """Read records in the order asked; None where one is damaged. Raises UnknownMessage."""
-        return self._messages.read(hour, global_index)
+    def read(self, hour: Numbers, global_index: Numbers, pread: Pread | None = None) -> list[bytes | None]:
+        """Read records in the order asked; None where one is damaged. Raises UnknownMessage.
+
+        With `pread_cached` it raises NotCached where it would have to wait for the disk.
+        """
+        return self._messages.read(hour, global_index, pread)
+
+    def places(self, hour: Numbers, global_index: Numbers) -> list[FilePlaces]:
+        """Return where records lie, shape (n,), by file. Raises UnknownMessage."""
+        return self._messages.places(hour, global_index)
 
     def parts(
         self, hour: Numbers, global_index: Numbers, start: NDArray[np.int64], bytes_max: int

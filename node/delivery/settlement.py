@@ -19,6 +19,7 @@ from tarry.node.delivery.feed import Feed
 from tarry.node.delivery.in_flight import Batch
 from tarry.node.delivery.offset_pieces import PIECE_BLOCKS, cut
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME
+from tarry.node.repair.record_reads import Read, RecordsCold
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
@@ -183,7 +184,11 @@ class Settlement:
         while len(offsets) and not feed.queue.deleted:
             part = next(cut(offsets, RETRIES_MAX, blocks_max))
             work = partial(self._copies, feed, part, reason, delay_ms)
-            copies = await self._context.pieces.alone(work)
+            try:
+                copies = await self._context.pieces.alone(partial(work, self._context.damage.reads.cached))
+            except RecordsCold as cold:
+                await self._context.damage.reads.ahead(cold.hour, cold.global_index)
+                copies = await self._context.pieces.alone(partial(work, self._context.machine.wheel.read))
             if copies is None:
                 gone = offsets < np.uint64(feed.queue.first)
                 self._leave(feed, offsets[gone])
@@ -198,11 +203,11 @@ class Settlement:
                 self._context.spawn(self._retry_mended(feed, done[~whole], reason, delay_ms))
 
     def _copies(
-        self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None
+        self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None, read: Read
     ) -> tuple[NDArray[np.bool_], list[log_pb.RetryCommand]] | None:
         """Return which records are whole, of as many as one turn reads, and the commands that retry these.
 
-        None where some have been trimmed meanwhile: their hours may be gone.
+        None where some have been trimmed meanwhile: their hours may be gone. Raises RecordsCold.
         """
         if int(offsets.min()) < feed.queue.first:
             return None
@@ -211,7 +216,7 @@ class Settlement:
         units = units[: retries.within_hours(units["hour"])]
         sizes = wheel.units(units["hour"], units["global_index"])["size"]
         units = units[: retries.fitting(sizes, bytes_max)]
-        records = wheel.read(units["hour"], units["global_index"])
+        records = read(units["hour"], units["global_index"])
         whole = np.array([record is not None for record in records], dtype=np.bool_)
         commands = retries.commands(
             self._context.config.shard,

@@ -23,6 +23,7 @@ from tarry.node.repair.far_segments import FarDamage
 from tarry.node.repair.indices import IndexDamage
 from tarry.node.repair.pauses import Pauses, PeerAddresses
 from tarry.node.repair.queues import QueueDamage
+from tarry.node.repair.record_reads import RecordReads
 from tarry.proto.message_id import MessageId
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.snapshot.state_damage import StateDamage
@@ -48,7 +49,15 @@ Fetch: TypeAlias = Callable[[str, int, Numbers], Awaitable[Mapping[int, bytes]]]
 class Damage:
     """Damage known on this node. ``run`` mends it."""
 
-    def __init__(self, machine: Machine, shard: int, run_blocking: RunBlocking = in_thread) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        shard: int,
+        run_blocking: RunBlocking = in_thread,
+        reads: RecordReads | None = None,
+    ) -> None:
+        """Take ``reads``, else such as may wait for the disk."""
+        self.reads = reads or RecordReads(machine)
         self._found = 0
         self._repaired = 0
         self._machine = machine
@@ -119,7 +128,7 @@ class Damage:
 
         Raises UnknownMessage, also where an hour was deleted meanwhile.
         """
-        records = self._machine.wheel.read(hour, global_index)
+        records = await self.reads.read(hour, global_index)
         if None not in records:
             return records
         damaged = np.array([record is None for record in records], dtype=np.bool_)

@@ -471,4 +471,56 @@ MUTANTS = (
             "tests/node/delivery/test_turn_share.py::test_work_that_waits_and_takes_nothing_is_done_within_a_turn",
         ),
     ),
+    Mutant(
+        "a_feed_is_asked_again_while_its_records_are_read",
+        "the event loop does nothing else while the disk is slow",
+        "due_ms = None if feed.cold else feed.next_due_ms()",
+        "due_ms = feed.next_due_ms()",
+        (
+            "tests/node/delivery/test_cold_records.py::test_while_records_are_read_the_group_does_not_look_again_and_again",
+        ),
+    ),
+    Mutant(
+        "what_is_dropped_from_memory_again_is_never_delivered",
+        "a node that is short of memory reads ahead for ever",
+        "read = wheel.read if feed.read_ahead else self._context.damage.reads.cached",
+        "read = self._context.damage.reads.cached",
+        (
+            "tests/node/delivery/test_cold_records.py::test_what_is_dropped_from_memory_at_once_is_delivered_all_the_same",
+        ),
+    ),
+    Mutant(
+        "what_is_cold_is_lost_to_the_feed",
+        "messages wait until another node leads",
+        "            feed.refuse(taken)\n            feed.cold = True\n",
+        "            feed.cold = True\n",
+        (
+            "tests/node/delivery/test_cold_records.py::test_what_is_due_is_delivered_in_order_once_it_was_read_ahead_together",
+        ),
+    ),
+    Mutant(
+        "records_are_read_ahead_one_batch_at_a_time",
+        "a mass expiry waits for the disk as often as it has batches",
+        "due = feed.due_with(hours, self._context.time.now_ms(), AHEAD_MAX)",
+        "due = feed.due_with(hours, self._context.time.now_ms(), 1)",
+        (
+            "tests/node/delivery/test_cold_records.py::test_what_is_due_is_delivered_in_order_once_it_was_read_ahead_together",
+        ),
+    ),
+    Mutant(
+        "a_retry_waits_for_the_disk",
+        "a leader is silent while the disk stalls",
+        "self._context.pieces.alone(partial(work, self._context.damage.reads.cached))",
+        "self._context.pieces.alone(partial(work, self._context.machine.wheel.read))",
+        (
+            "tests/node/delivery/test_cold_records.py::test_a_retry_is_copied_from_a_record_that_is_on_disk_only",
+        ),
+    ),
+    Mutant(
+        "a_read_that_is_short_is_taken_for_whole",
+        "a record of which a part is on disk only is taken for damaged",
+        "    if read_bytes < size_bytes:\n        raise NotCached\n",
+        "",
+        ("tests/wheel/test_cached_reads.py::test_what_is_in_memory_in_part_is_not_read",),
+    ),
 )

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections import defaultdict
 from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.inherited import Inherited
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.metrics.traffic import Traffic
+from tarry.node.repair.record_reads import RecordReads
 from tarry.node.repair.records import Damage
 from tarry.node.services.schedule_request import Intake
 from tarry.proto import tarry_consumer_pb2 as pb
@@ -39,6 +42,7 @@ from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.cached_reads import NotCached
 from tarry.wheel.state import MessageState
 
 TOPIC, GROUP = "t", "g"
@@ -75,6 +79,31 @@ class Hand:
     held: dict[tuple[int, int], Given] = field(default_factory=dict)
 
 
+class Disk:
+    """Whether records are in memory, and when those that are read ahead arrive."""
+
+    def __init__(self) -> None:
+        self.cold = False
+        """Records are on the disk only, until they are read ahead."""
+        self.evicts = False
+        """What was read ahead is gone again at once."""
+        self.delay_s = 0.0
+        self.read_ahead: list[int] = []
+        """How many records each time."""
+
+    def pread(self, fd: int, size_bytes: int, offset: int) -> bytes:
+        if self.cold:
+            raise NotCached
+        return os.pread(fd, size_bytes, offset)
+
+    async def run_blocking(self, work: partial[Any]) -> Any:
+        await asyncio.sleep(self.delay_s)
+        self.read_ahead.append(sum(len(places.offset) for places in work.args[0]))
+        assert len(self.read_ahead) < 10_000, "read ahead again and again"
+        self.cold = self.cold and self.evicts
+        return work()
+
+
 class Group:
     """To be made on a running (virtual) event loop."""
 
@@ -95,6 +124,7 @@ class Group:
         self.given: list[Given] = []
         self.scheduled: list[tuple[int, int, str, str]] = []  # due_ms, number, key, label
         self.has_lease = True
+        self.disk = Disk()
         self.ahead_ms = 50  # how much earlier than they are due messages are released
         self.failed: list[BaseException] = []
         self._index = 0
@@ -141,6 +171,7 @@ class Group:
     # -- leaders -------------------------------------------------------------------------
 
     def _lead(self, inherited: Iterable[log_pb.Cursor]) -> None:
+        reads = RecordReads(self.machine, self.disk.pread, self.disk.run_blocking)  # type: ignore[arg-type]
         context = Context(
             config=self.config,
             machine=self.machine,
@@ -152,7 +183,7 @@ class Group:
             stir=lambda: None,
             spawn=self._spawn,
             fail=self.failed.append,
-            damage=Damage(self.machine, 0),
+            damage=Damage(self.machine, 0, reads=reads),
             ledger=self._ledger,
             traffic=Traffic(self.config.metrics, 100, lambda: True),
         )

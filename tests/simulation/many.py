@@ -49,12 +49,13 @@ CLASSES: Final = {
     "versions exchanged": "version exchanged",
     "levels raised": "levels raised",
     "hours thinned": "hours thinned",
+    "records on disk only": "cold records",
 }
 """Of faults that no seed is without for which its world has nodes enough, as they are counted."""
 OF_WHOLE_NODES: Final = frozenset(
     (
         *("full disks, state", "rot, state", "clocks that drift away"),
-        *("versions exchanged", "levels raised", "hours thinned"),
+        *("versions exchanged", "levels raised", "hours thinned", "records on disk only"),
     )
 )
 """Of them, those that the other world does not have: a toy state has no files, no times and no levels."""

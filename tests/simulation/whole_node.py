@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,6 +20,7 @@ from tarry.node.delivery.batch import DeliveryBatch
 from tarry.node.process import DAMAGED
 from tarry.node.recovery.thinning import Thinning
 from tarry.node.repair.peer_records import index_units, ready_units, whole
+from tarry.node.repair.record_reads import RecordReads
 from tarry.node.repair.records import Numbers
 from tarry.node.repair.scrubber import Scrub
 from tarry.replication.blocking import RunBlocking
@@ -32,6 +34,7 @@ from tarry.replication.state_machine.events import Event
 from tarry.replication.state_machine.levels import AnotherVersion
 from tarry.replication.state_machine.machine import Captured, Machine
 from tarry.replication.state_machine.queues import Queues
+from tarry.wheel.cached_reads import NotCached
 from tarry.wheel.delay_log import UNIT_BYTES
 from tarry.wheel.state import HourState
 from tests.simulation.disk import DiskFailed
@@ -275,7 +278,14 @@ class WholeNode(SimNode):
             write_journal=SimWrites(self, run_blocking),
             driver=driver,
             applies=self.applies,
+            reads=partial(RecordReads, pread=self._pread, run_blocking=run_blocking),
         )
+
+    def _pread(self, fd: int, size_bytes: int, offset: int) -> bytes:
+        if self.world.cold.random() < self.world.cold_share:
+            self.world.counts["cold records"] += 1
+            raise NotCached
+        return os.pread(fd, size_bytes, offset)
 
     async def _guard(self, part: Callable[[], Awaitable[object]]) -> None:
         try:

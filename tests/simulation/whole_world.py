@@ -57,6 +57,7 @@ DEAD_LETTERS = ("dlq.g1.a", "dlq.misfired.c")
 """Topics that somebody reads."""
 DRAINED_MS = 30_000
 """Far longer than what is not scheduled far."""
+COLD_SHARES = (0.01, 0.05, 0.3)
 BROADCAST = "all~bc"
 """The group of a broadcast consumer: the name that it shares with others, and its own."""
 
@@ -98,6 +99,9 @@ class WholeWorld(World):
         self.upgrades = False
         """Whether its nodes begin with the version before."""
         self.calm = False
+        self.cold = random.Random(f"cold {seed}")
+        self.cold_share = self.cold.choice(COLD_SHARES)
+        """Of records that are to be delivered, how many are on the disk only."""
         self.cuts: set[tuple[str, str]] = set()
         """(client, node) that do not reach one another."""
         self._base_ms = 500_000 * HOUR_MS - rng.randrange(20_000)  # an hour may begin in the middle

@@ -25,6 +25,7 @@ from tests.simulation.whole_world import check_places
 
 async def drain(group: Group) -> None:
     """Take and acknowledge everything that is left; nothing may be stuck."""
+    group.disk.delay_s = min(group.disk.delay_s, 0.001)
     for name in "ab":
         group.leave(name, clean=True)
     group.join("last", credit=1_000)
@@ -53,6 +54,7 @@ step = st.one_of(
     st.tuples(st.just("credit"), names, st.integers(1, 4)),
     st.tuples(st.just("leave"), names, st.booleans()),
     st.tuples(st.just("heartbeat")),
+    st.tuples(st.just("cold"), st.booleans(), st.sampled_from([0, 1, 30, 500])),
     st.tuples(st.just("rest"), st.booleans()),
     st.tuples(st.just("failover"), st.integers(0, 3)),
     st.tuples(st.just("forgetful failover"), st.integers(0, 3)),
@@ -85,6 +87,8 @@ async def take(  # noqa: PLR0912 - a table
             group.leave(name, clean=clean)
         case ("heartbeat",):
             heard[:] = group.cursors()
+        case ("cold", evicts, delay_ms):
+            group.disk.cold, group.disk.evicts, group.disk.delay_s = True, evicts, delay_ms / 1_000
         case ("rest", clean):
             await rest(group, clean=clean)
         case ("failover", committed):
