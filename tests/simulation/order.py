@@ -23,12 +23,21 @@ class Order:
     def __init__(self, messages: defaultdict[tuple[str, Kind], set[Id]]) -> None:
         self._messages = messages
         self._out: defaultdict[str, defaultdict[int, set[Id]]] = defaultdict(lambda: defaultdict(set))
+        self._moves: defaultdict[str, set[int]] = defaultdict(set)
+        """Entries that move a group, which no leader had applied when it last delivered to it."""
         self.delivered = 0
         """Messages with a key."""
 
-    def moved(self, place: str) -> None:
-        """A group goes on somewhere else: what it had in hand does not count."""
-        self._out.pop(place, None)
+    def moved(self, place: str, index: int) -> None:
+        """An entry lets a group go on somewhere else, once its leader has applied it: others may be ahead."""
+        self._moves[place].add(index)
+
+    def _begin_again(self, place: str, applied: int) -> None:
+        """What a group had in hand when its leader applied that it is moved does not count."""
+        done = {index for index in self._moves[place] if index <= applied}
+        if done:
+            self._moves[place] -= done
+            self._out.pop(place, None)
 
     def delivered_by(self, machine: Machine, batch: DeliveryBatch, topic: str, group: str) -> None:
         """A leader delivers a batch: nothing that comes before in a lane may be unsettled."""
@@ -36,6 +45,7 @@ class Order:
         if not lanes.any():
             return
         place = f"{topic}/{group}"
+        self._begin_again(place, machine.applied_index)
         if machine.queues[batch.queue].group == "":
             self._check_earlier(machine, batch, group)
         settled = set().union(*(self._messages[place, kind] for kind in SETTLED))

@@ -118,7 +118,7 @@ class Rows:
 
     def _learn(self, index: int, event: Event, queues: Queues) -> None:
         if event.kind is Kind.GROUP_MOVED:
-            self.order.moved(f"{event.topic}/{event.group}")
+            self.order.moved(f"{event.topic}/{event.group}", index)
         if event.hour is None or event.global_index is None:
             return
         numbers = np.broadcast_to(np.asarray(event.queue), event.n)
