@@ -19,16 +19,20 @@ _NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
-class NotCached(Exception):
-    """A read would wait for the disk."""
-
-
 class FilePlaces(NamedTuple):
     """Places of one file that are to be read."""
 
     path: Path
     offset: list[int]
     size: list[int]
+
+
+class NotCached(Exception):
+    """A read would wait for the disk; ``files``: for what, where that is known."""
+
+    def __init__(self, files: Sequence[FilePlaces] = ()) -> None:
+        super().__init__()
+        self.files = files
 
 
 def pread_cached(fd: int, size_bytes: int, offset: int) -> bytes:

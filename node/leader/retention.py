@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -21,12 +22,14 @@ from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.letter_retention import LetterRetention
 from tarry.node.leader.queue_bytes import QueueBytes
 from tarry.node.recovery.queue_hours import QueueHours
+from tarry.node.repair.record_reads import Patiently, at_once
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication.errors import Overloaded
 from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
+from tarry.wheel.cached_reads import Pread
 from tarry.wheel.state import HOUR_MS
 
 log = structlog.get_logger()
@@ -49,14 +52,24 @@ class Kept:
     Units never change, so a block is read again only where the cut has come to lie within it.
     """
 
-    def __init__(self, machine: Machine, retention_ms: int, letters: LetterRetention | None = None) -> None:
-        """Take ``retention_ms`` of topics that say nothing else; ``letters``: of dead-letter topics."""
+    def __init__(
+        self,
+        machine: Machine,
+        retention_ms: int,
+        letters: LetterRetention | None = None,
+        patiently: Patiently = at_once,
+    ) -> None:
+        """Take ``retention_ms`` of topics that say nothing else; ``letters``: of dead-letter topics.
+
+        ``patiently``: how queues are read, whose older parts may be on disk only.
+        """
         self.bytes = QueueBytes(machine)
         """Of what groups have yet to acknowledge, as last measured."""
         self._machine = machine
         self.retention_ms = retention_ms
         self._letters = letters
-        self._hours = QueueHours()
+        self._patiently = patiently
+        self._hours = QueueHours(patiently)
 
     async def measure(self) -> None:
         """Sum up what has come. Raises UnitsDamaged."""
@@ -80,10 +93,10 @@ class Kept:
         needed: set[int] = set()
         for queue in list(machine.queues):
             await asyncio.sleep(0)
-            cut, hard[queue.queue] = self._cut(queue, now_ms)
+            cut, hard[queue.queue] = await self._patiently(partial(self._cut, queue, now_ms))
             if cut > queue.first:
                 cuts[queue.queue] = cut
-            for _ in self._hours.read(queue, cut):
+            async for _ in self._hours.read(queue, cut):
                 await asyncio.sleep(0)
             needed.update(self._hours.of(queue.queue))
         there = {queue.queue for queue in machine.queues}
@@ -160,17 +173,18 @@ class Kept:
         groups = (group for group in queues.groups_of(queue.queue) if group != redrive.GROUP)
         return min((queues.acknowledged[group, queue.queue].floor for group in groups), default=otherwise)
 
-    def _cut(self, queue: ReadyQueue, now_ms: int) -> tuple[int, int]:
+    def _cut(self, queue: ReadyQueue, now_ms: int, pread: Pread | None) -> tuple[int, int]:
         """Return the offset below which a queue may be forgotten, and the one below which it must be.
 
         A retry queue belongs to one group and is kept no longer than it needs it;
         a topic without groups is kept for its retention.
         """
         settings = self._settings(queue)
-        hard = self._hard(queue, now_ms)
+        hard = self._hard(queue, now_ms, pread)
         if queue.group:
             return max(hard, self._floor(queue, queue.first)), hard
-        kept = queue.find_released(now_ms - (settings.retention_ms or self._default_ms(queue.topic)))
+        kept_ms = settings.retention_ms or self._default_ms(queue.topic)
+        kept = queue.find_released(now_ms - kept_ms, pread)
         if settings.retention_bytes:
             kept = max(kept, self.bytes.first_within(queue.queue, settings.retention_bytes))
         return max(hard, min(kept, self._floor(queue, queue.units))), hard
@@ -179,12 +193,12 @@ class Kept:
         of_letters = self._letters.of(topic) if self._letters is not None else None
         return self.retention_ms if of_letters is None else of_letters
 
-    def _hard(self, queue: ReadyQueue, now_ms: int) -> int:
+    def _hard(self, queue: ReadyQueue, now_ms: int, pread: Pread | None = None) -> int:
         """Return the offset below which a queue must be forgotten, whatever its groups have had."""
         longest_ms = self._settings(queue).retention_max_ms
         if queue.group and self._machine.level < levels.RETRIES_EXPIRE:
             return queue.first
-        return queue.find_released(now_ms - longest_ms) if longest_ms else queue.first
+        return queue.find_released(now_ms - longest_ms, pread) if longest_ms else queue.first
 
     def _settings(self, queue: ReadyQueue) -> TopicSettings:
         """Return the settings of a queue's topic."""
@@ -223,8 +237,9 @@ class Retention:
         on_damage: Callable[[UnitsDamaged], None],
         moves: GroupMoves,
         letters: LetterRetention | None = None,
+        patiently: Patiently = at_once,
     ) -> None:
-        self._kept = Kept(machine, settings.retention_ms, letters)
+        self._kept = Kept(machine, settings.retention_ms, letters, patiently)
         self._machine = machine
         self.bytes = self._kept.bytes
         self._time = time

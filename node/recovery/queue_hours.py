@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from tarry.node.repair.record_reads import Patiently, at_once
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 
 BLOCK_UNITS: Final = 65_536  # some 0.3 ms
@@ -24,10 +26,12 @@ class _Block(NamedTuple):
 class QueueHours:
     """Hours by queue. Units never change: a block is read again only where the cut has come to lie in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, patiently: Patiently = at_once) -> None:
+        """Take ``patiently``: how a block is read that may be on disk only."""
+        self._patiently = patiently
         self._blocks: dict[int, dict[int, _Block]] = {}  # by queue and offset // BLOCK_UNITS
 
-    def read(self, queue: ReadyQueue, cut: int) -> Iterator[None]:
+    async def read(self, queue: ReadyQueue, cut: int) -> AsyncIterator[None]:
         """Read what is not known yet of the offsets from the cut on, a block a step. Raises UnitsDamaged."""
         blocks = self._blocks.setdefault(queue.queue, {})
         first = cut // BLOCK_UNITS
@@ -41,7 +45,8 @@ class QueueHours:
             if known is None or known.first != begin:
                 known = blocks[number] = _Block(begin, begin, Counter())
             if known.end < end:
-                hours, counts = np.unique(queue.read(known.end, end - known.end)["hour"], return_counts=True)
+                units = await self._patiently(partial(queue.read_left, known.end, end))
+                hours, counts = np.unique(units["hour"], return_counts=True)
                 fresh = Counter(dict(zip(hours.tolist(), counts.tolist(), strict=True)))
                 blocks[number] = _Block(begin, end, known.hours + fresh)
                 yield

@@ -61,7 +61,7 @@ class Thinning:
         self._settings = settings
         self._run_blocking = run_blocking
         self._wheel = machine.wheel  # of what has been read
-        self._hours = QueueHours()
+        self._hours = QueueHours(damage.reads.patiently)
         # hours thinned, with how many messages they kept: thinned again once a quarter of those is not needed
         self._done: dict[int, int] = {}
 
@@ -75,7 +75,11 @@ class Thinning:
     async def look(self) -> None:
         """Thin what is worth it. Raises OSError."""
         if self._machine.wheel is not self._wheel:  # another state has arrived
-            self._wheel, self._hours, self._done = self._machine.wheel, QueueHours(), {}
+            self._wheel, self._hours, self._done = (
+                self._machine.wheel,
+                QueueHours(self._damage.reads.patiently),
+                {},
+            )
         if not self._is_busy():  # else a snapshot may have told what is in those pages
             self._wheel.punch_tails()  # of what was thinned at the last look
         try:
@@ -103,7 +107,7 @@ class Thinning:
         for at, queue in enumerate(list(self._machine.queues)):
             if at % QUEUES == 0:
                 await asyncio.sleep(0)
-            for _ in self._hours.read(queue, queue.first):
+            async for _ in self._hours.read(queue, queue.first):
                 await asyncio.sleep(0)
             kept.update(self._hours.of(queue.queue))
         self._hours.forget({queue.queue for queue in self._machine.queues})
@@ -138,7 +142,7 @@ class Thinning:
             for first, end in self._hours.pointing(queue.queue, hours):
                 if queue.deleted:
                     break
-                units = queue.read(max(first, queue.first), end - max(first, queue.first))
+                units = await self._damage.reads.patiently(partial(queue.read_left, first, end))
                 parts.append(units[["hour", "global_index"]][np.isin(units["hour"], wanted)])
                 await asyncio.sleep(0)
         found = np.concatenate(parts) if parts else np.empty(0, [("hour", "<u4"), ("global_index", "<u4")])

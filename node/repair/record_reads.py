@@ -1,10 +1,10 @@
-"""Reads of records that do not hold up the event loop: what is on disk only is read ahead in a thread."""
+"""Reads that do not hold up the event loop: what is on disk only is read ahead in a thread."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,23 @@ Read: TypeAlias = Callable[[Numbers, Numbers], list[bytes | None]]
 """As Wheel.read: hours and global indices, shape (n,)."""
 
 
+PLACES_MAX: Final = 64
+"""Read ahead for one piece of work; a search of a queue looks at fewer, and beyond it waits for the disk."""
+
+R = TypeVar("R")
+
+
+class Patiently(Protocol):
+    """Does work, as often as it takes, until all that it reads is in memory."""
+
+    async def __call__(self, work: Callable[[Pread | None], R], /) -> R: ...
+
+
+async def at_once(work: Callable[[Pread | None], R], /) -> R:
+    """Do work that may wait for the disk."""
+    return work(None)
+
+
 class RecordsCold(Exception):
     """Some of these records are on disk only; `RecordReads.ahead` reads them."""
 
@@ -34,7 +51,7 @@ class RecordsCold(Exception):
 
 
 class RecordReads:
-    """Reads of records on one node."""
+    """Reads of records, and of what else may be on disk only, on one node."""
 
     def __init__(
         self, machine: Machine, pread: Pread | None = None, run_blocking: RunBlocking = in_thread
@@ -66,3 +83,12 @@ class RecordReads:
         except RecordsCold:
             await self.ahead(hour, global_index)
             return self._machine.wheel.read(hour, global_index)
+
+    async def patiently(self, work: Callable[[Pread | None], R], /) -> R:
+        """Return what the work returns; it is given how to read, and begun again once it was read ahead."""
+        for _ in range(PLACES_MAX):
+            try:
+                return work(self._pread)
+            except NotCached as cold:
+                await self._run_blocking(partial(read_ahead, cold.files))
+        return work(None)

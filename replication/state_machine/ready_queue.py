@@ -33,6 +33,7 @@ from tarry.replication.state_machine.queue_checksums import (
 )
 from tarry.replication.state_machine.release_rate import Pace
 from tarry.replication.state_machine.segment_files import OpenFiles, open_segment
+from tarry.wheel.cached_reads import FilePlaces, NotCached, Pread
 
 UNIT: Final = np.dtype(
     [
@@ -155,10 +156,10 @@ def _flawed(stretches: Sequence[Stretch], low: int, data: bytes) -> list[Stretch
     return flawed
 
 
-def _whole(fd: int, size_bytes: int, position: int) -> bytes:
+def _whole(fd: int, size_bytes: int, position: int, pread: Pread | None = None) -> bytes:
     """Read; where a sector cannot be read, nothing: no checksum matches that."""
     try:
-        return os.pread(fd, size_bytes, position)
+        return (pread or os.pread)(fd, size_bytes, position)
     except OSError as error:
         if error.errno != errno.EIO:
             raise
@@ -282,17 +283,17 @@ class ReadyQueue:
         self._changes.parts.add(self.queue)
         self._changes.files.add(self.queue)
 
-    def read(self, offset: int, count: int) -> NDArray[np.void]:
-        """Return up to count units from offset on, fewer at the end; each block of them is proven.
+    def read(self, offset: int, count: int, pread: Pread | None = None) -> NDArray[np.void]:
+        """Return up to count units from offset on, fewer at the end, of a deleted queue none; all are proven.
 
-        Raises UnitsDamaged; QueueDamaged where a file has become too short.
+        Raises UnitsDamaged; QueueDamaged where a file has become too short; with `pread_cached` NotCached.
         """
         end = min(offset + count, self.units)
-        if offset >= end:
+        if offset >= end or self.deleted:
             return np.empty(0, dtype=UNIT)
         stretches = list(self.proof.stretches(offset, end))
         low = min(offset, stretches[0].first) if stretches else offset
-        data = self._bytes(low, max(end, stretches[-1].end) if stretches else end)
+        data = self._bytes(low, max(end, stretches[-1].end) if stretches else end, pread)
         damaged = _flawed(stretches, low, data)
         if damaged:
             raise UnitsDamaged(self.queue, self.topic, damaged)
@@ -301,23 +302,28 @@ class ReadyQueue:
             raise QueueDamaged(f"{self.folder}: a file is too short for offsets {offset} to {end - 1}")
         return np.frombuffer(data, dtype=UNIT, count=end - offset, offset=skipped)
 
-    def _bytes(self, first: int, end: int) -> bytes:
+    def _bytes(self, first: int, end: int, pread: Pread | None = None) -> bytes:
         """Return what the files hold of the offsets first to end, and behind it what is in memory alone."""
         parts, written = [], self._written
         if end > written:
             begin = max(0, first - written)
             parts.append(self._tail[begin * UNIT_BYTES : (end - written) * UNIT_BYTES])
             if begin == 0 and first < written:
-                parts.insert(0, self._read_files(first, written).ljust((written - first) * UNIT_BYTES, b"\0"))
+                files = self._read_files(first, written, pread)
+                parts.insert(0, files.ljust((written - first) * UNIT_BYTES, b"\0"))
             return b"".join(parts)
-        return self._read_files(first, end)
+        return self._read_files(first, end, pread)
 
-    def _read_files(self, first: int, end: int) -> bytes:
+    def _read_files(self, first: int, end: int, pread: Pread | None) -> bytes:
         parts = []
         while first < end:
             segment, start = divmod(first, SEGMENT_UNITS)
             here = min(end - first, SEGMENT_UNITS - start)
-            part = _whole(self._fd(segment), here * UNIT_BYTES, start * UNIT_BYTES)
+            place, size = start * UNIT_BYTES, here * UNIT_BYTES
+            try:
+                part = _whole(self._fd(segment), size, place, pread)
+            except NotCached:
+                raise NotCached([FilePlaces(self._path(segment), [place], [size])]) from None
             parts.append(part.ljust(here * UNIT_BYTES, b"\0") if first + here < end else part)
             first += here
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -358,12 +364,17 @@ class ReadyQueue:
         self.flush()  # what memory has of it a checkpoint may have written, and the file may have lost since
         return not stretch.is_proven_by(self._bytes(stretch.first, stretch.end))
 
-    def find_released(self, time_ms: int) -> int:
-        """Return the first offset released at time_ms or later; ``units`` where none is."""
+    def read_left(self, first: int, end: int, pread: Pread | None = None) -> NDArray[np.void]:
+        """Return the units from first to end, but for what is trimmed. Raises as `read`."""
+        first = max(first, self.first)
+        return self.read(first, end - first, pread)
+
+    def find_released(self, time_ms: int, pread: Pread | None = None) -> int:
+        """Return the first offset released at time_ms or later; ``units`` where none is. Raises as `read`."""
         low, high = self.first, self.units
         while low < high:
             middle = (low + high) // 2
-            if int(released_ms(self.read(middle, 1))[0]) < time_ms:
+            if int(released_ms(self.read(middle, 1, pread))[0]) < time_ms:
                 low = middle + 1
             else:
                 high = middle

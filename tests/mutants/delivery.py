@@ -523,4 +523,13 @@ MUTANTS = (
         "",
         ("tests/wheel/test_cached_reads.py::test_what_is_in_memory_in_part_is_not_read",),
     ),
+    Mutant(
+        "retention_waits_for_the_disk",
+        "a leader is silent while the disk stalls",
+        "                return work(self._pread)\n",
+        "                return work(None)\n",
+        (
+            "tests/node/leader/test_retention.py::test_what_is_on_disk_only_is_read_ahead_in_a_thread_and_the_plan_is_the_same",
+        ),
+    ),
 )

@@ -557,15 +557,15 @@ PIECES = (
     Mutant(
         "planning_retention_takes_one_turn",
         "looking at many queues holds up the event loop",
-        "            for _ in self._hours.read(queue, cut):\n                await asyncio.sleep(0)\n",
-        "            for _ in self._hours.read(queue, cut):\n                pass\n",
+        "            async for _ in self._hours.read(queue, cut):\n                await asyncio.sleep(0)\n",
+        "            async for _ in self._hours.read(queue, cut):\n                pass\n",
         ("tests/node/leader/test_retention.py::test_what_is_kept_is_read_once_and_in_bounded_steps",),
     ),
     Mutant(
         "many_queues_are_looked_at_in_one_turn",
         "looking at many queues holds up the event loop",
-        "            await asyncio.sleep(0)\n            cut, hard[queue.queue] = self._cut(queue, now_ms)\n",
-        "            cut, hard[queue.queue] = self._cut(queue, now_ms)\n",
+        "            await asyncio.sleep(0)\n            cut, hard[queue.queue] = await self._patiently(partial(self._cut, queue, now_ms))\n",
+        "            cut, hard[queue.queue] = await self._patiently(partial(self._cut, queue, now_ms))\n",
         ("tests/node/leader/test_retention.py::test_many_queues_are_looked_at_over_many_turns",),
     ),
     Mutant(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,13 +18,15 @@ from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.queue_bytes import BESIDE_BYTES
 from tarry.node.leader.retention import EXPIRED, TRIMMED_MAX, Kept, Retention
 from tarry.node.recovery.queue_hours import BLOCK_UNITS
+from tarry.node.repair.record_reads import RecordReads
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_consumer_pb2 import START_AT_EARLIEST, GroupStart
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine import commands as command
 from tarry.replication.state_machine.machine import Machine, MachineSettings
-from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
+from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue, segment_name
+from tarry.wheel.cached_reads import NotCached, Pread
 from tests.replication.commands import NOW_MS, ack, admin, record, release, retry, schedule, subscribe
 from tests.simulation import virtual_loop
 from tests.turns import Steps, bound_s, freeze, once_s, too_long
@@ -288,10 +291,10 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     seen = []
     read = ReadyQueue.read
 
-    def counted(queue: ReadyQueue, offset: int, count: int) -> NDArray[np.void]:
+    def counted(queue: ReadyQueue, offset: int, count: int, pread: Pread | None = None) -> NDArray[np.void]:
         if count > 1:
             seen.append((offset, count))
-        return read(queue, offset, count)
+        return read(queue, offset, count, pread)
 
     monkeypatch.setattr(ReadyQueue, "read", counted)
     return seen
@@ -325,6 +328,45 @@ def test_what_is_kept_is_read_once_and_in_bounded_steps(
     machine.apply(2, 1, [ack(range(BLOCK_UNITS + 1))])
     asyncio.run(turns())
     assert [count for _, count in reads] == [BLOCK_UNITS - 4]  # only the first four are old enough
+
+
+def test_what_is_on_disk_only_is_read_ahead_in_a_thread_and_the_plan_is_the_same(machine: Machine) -> None:
+    """Nothing of a queue is in memory at first, and each place is once it was read ahead."""
+    queue = machine.queues[0]
+    fill(queue, 3 * BLOCK_UNITS, FIRST_HOUR)
+    machine.apply(2, 1, [ack(range(BLOCK_UNITS + 1))])
+    queue.flush()
+    there: set[int] = set()
+
+    def pread(fd: int, size_bytes: int, offset: int) -> bytes:
+        if offset not in there:
+            raise NotCached
+        return os.pread(fd, size_bytes, offset)
+
+    async def run_blocking(work: partial[Any]) -> None:
+        ((places,),) = work.args
+        assert places.path == queue.folder / segment_name(0)
+        there.update(places.offset)
+        work()
+
+    reads = RecordReads(machine, pread, run_blocking)  # type: ignore[arg-type]
+    cold = only(asyncio.run(Kept(machine, RETENTION_MS, patiently=reads.patiently).plan(LATE_MS)))
+    assert len(there) > 3
+    assert cold == only(asyncio.run(Kept(machine, RETENTION_MS).plan(LATE_MS)))
+    assert cold is not None
+
+
+def test_a_queue_that_never_stays_in_memory_is_planned_for_all_the_same(machine: Machine) -> None:
+    fill(machine.queues[0], 100, FIRST_HOUR)
+    machine.queues[0].flush()
+
+    def pread(*_: int) -> bytes:
+        raise NotCached
+
+    reads = RecordReads(machine, pread)
+    assert only(asyncio.run(Kept(machine, RETENTION_MS, patiently=reads.patiently).plan(LATE_MS))) == only(
+        asyncio.run(Kept(machine, RETENTION_MS).plan(LATE_MS))
+    )
 
 
 def test_an_hour_stays_that_something_released_during_the_planning_points_into(machine: Machine) -> None:

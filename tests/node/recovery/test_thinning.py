@@ -132,9 +132,9 @@ async def test_hours_are_thinned_from_the_level_on_at_which_all_nodes_know_such_
 
 async def test_a_queue_that_is_cut_to_its_end_points_into_no_hour(replica: Replica) -> None:
     hours, busy = QueueHours(), replica.machine.queues.of("busy")
-    list(hours.read(busy, 0))
+    assert [None async for _ in hours.read(busy, 0)]
     assert hours.of(busy.queue) == {HOUR + at: BESIDE for at in range(HOURS_PLAYED)}
-    list(hours.read(busy, busy.units))
+    assert not [None async for _ in hours.read(busy, busy.units)]
     assert hours.of(busy.queue) == {}
 
 
