@@ -254,7 +254,9 @@ class Settlement:
                     self._acks[feed] = later + self._acks.get(feed, [])
                 offsets = np.sort(np.concatenate([ack.own for ack in acks]))
                 stale = offsets[:0]
-                if len(offsets):
+                if feed not in self._feeds.values():
+                    stale = offsets  # the group has been moved since, and is given them again
+                elif len(offsets):
                     stale = await self._acknowledge(feed.queue.queue, offsets)
                     self._leave(feed, offsets)
                 for position, ack in enumerate(acks, start=1):

@@ -524,6 +524,15 @@ MUTANTS = (
         ("tests/wheel/test_cached_reads.py::test_what_is_in_memory_in_part_is_not_read",),
     ),
     Mutant(
+        "acks_that_wait_are_committed_after_a_move",
+        "a group that is moved back misses what was acked just then",
+        "                if feed not in self._feeds.values():\n                    stale = offsets",
+        "                if False:\n                    stale = offsets",
+        (
+            "tests/node/delivery/test_group.py::test_what_waits_to_be_acknowledged_as_the_group_is_moved_back_is_delivered_again",
+        ),
+    ),
+    Mutant(
         "retention_waits_for_the_disk",
         "a leader is silent while the disk stalls",
         "                return work(self._pread)\n",

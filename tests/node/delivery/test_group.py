@@ -18,7 +18,7 @@ from tarry.node.delivery.group import TURN_ENDS_MAX
 from tarry.node.delivery.settlement import ANSWERS_PIECE
 from tarry.proto import tarry_log_pb2 as log_pb
 from tests.node.group_in_process import GROUP, OVER, TOPIC, Group
-from tests.node.group_play import pass_ms, play, rest
+from tests.node.group_play import labels, pass_ms, play, rest
 from tests.simulation.checker import Violation
 from tests.simulation.whole_world import check_places
 
@@ -342,6 +342,30 @@ def test_who_does_not_come_back_is_waited_for_a_moment_only() -> None:
         assert len(group.given) == 1
         await pass_ms(group, 20)
         assert [(one.label, one.maybe_duplicate) for one in group.given] == [("m0", False), ("m0", True)]
+
+    play(steps)
+
+
+def test_what_waits_to_be_acknowledged_as_the_group_is_moved_back_is_delivered_again() -> None:
+    """Else a group that is moved back to see its messages again would miss those acked just then."""
+
+    async def steps(group: Group) -> None:
+        for _ in range(3):
+            group.schedule("", 0)
+        group.join("a")
+        await pass_ms(group, 1)
+        group.settle_first("a", 1, nack=False)
+        await group.settle()
+        offsets = np.array([1, 2], dtype=np.uint64)
+        waits = group.group.settlement.ack("a", group.queue, offsets)
+        assert isinstance(waits, asyncio.Future)
+        group.apply(log_pb.SeekCommand(topic=TOPIC, group=GROUP, offset=0))
+        group.show_applied()
+        await group.commit()  # the first ack, which is in the log behind the move
+        assert (await waits).tolist() == [1, 2]
+        await pass_ms(group, 1)
+        assert labels(group)[3:] == ["m1", "m2"]
+        assert not group.log
 
     play(steps)
 
