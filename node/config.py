@@ -188,7 +188,7 @@ class Consensus(_Section):
     election_min_ms: Count = 300
     election_max_ms: Count = 600
     fallback_ms: Count = 250  # a leader that hears no majority for this long steps down
-    write_stall_ms: Count = 1_000  # of its disk, through which a leader stays the leader
+    write_stall_ms_max: Count = 1_000  # a leader whose journal write stalls sends heartbeats for so long
 
     @model_validator(mode="after")
     def _ordered(self) -> Consensus:

@@ -22,7 +22,7 @@ class ReplicationSettings:
     election_max_ms: int = 600
     election_retry_ms: int = 60  # between rounds of pre-votes that did not win
     fallback_ms: int = 250  # a leader that hears no majority for this long steps down
-    write_stall_ms: int = 1_000  # of a leader's write, for which its heartbeats go on
+    write_stall_ms_max: int = 1_000  # a leader whose journal write stalls sends heartbeats for so long
     clock_rate_error: float = 0.05  # how much faster one member's clock may run than another's
     command_bytes_max: int = 1 << 20
     entry_bytes_max: int = 1 << 20  # of what is coalesced; a single command may fill it

@@ -386,22 +386,23 @@ class Driver:
             self._journal.mark_durable(batch)
 
     async def _until_written(self, writing: asyncio.Future[Any]) -> None:
-        """Wait for a write, and not cancel it: a thread that writes cannot be.
+        """Wait for a journal write without cancelling it: a thread that writes cannot be cancelled.
 
-        A leader's heartbeats leave meanwhile: they need no disk. A disk that stalls for longer has them
-        end, and another node leads.
+        A leader's heartbeats leave meanwhile, for they need no disk; after `write_stall_ms_max` they end, so
+        that another node is elected.
         """
-        state, heartbeats = self._replica.consensus.state, self._replica.consensus.heartbeats
+        replica = self._replica
+        state, heartbeats = replica.consensus.state, replica.consensus.heartbeats
         now_s = self._clock.monotonic_s()
-        ends_s = now_s + self._settings.write_stall_ms / 1000
+        ends_s = now_s + self._settings.write_stall_ms_max / 1000
         beats = state.role is Role.LEADER and state.term == self._journal.durable_term
-        while beats and now_s < ends_s and not writing.done():
+        while beats and now_s < ends_s and not writing.done() and not replica.stopping:
             wait_s = min(heartbeats.heartbeat_at, ends_s) - now_s
             await asyncio.wait([writing], timeout=max(0.0, wait_s) + _TIMER_SLACK_S)
             now_s = self._clock.monotonic_s()
             if not writing.done() and now_s >= heartbeats.heartbeat_at:
                 heartbeats.send_heartbeats(now_s)
-                self._barrier.send(self._replica.consensus.outbox.take())
+                self._barrier.send(replica.consensus.outbox.take())  # heartbeats alone: a turn took the rest
         await asyncio.shield(writing)
 
     def _begin_write(self, batch: Batch) -> asyncio.Future[Any]:

@@ -72,8 +72,9 @@ class FastPath:
             return False
         if kind == "heartbeat_reply":
             return state.leads(message.heartbeat_reply.term)
-        appended = kind == "appended" and not replica.awaited
-        return appended and self._commits_nothing(peer, message.appended)
+        if kind != "appended" or replica.awaited:
+            return False
+        return self._commits_nothing(peer, message.appended)
 
     def _commits_nothing(self, peer: str, answer: Appended) -> bool:
         """Return whether all that a voter acknowledges is committed, and nothing waits to be sent to it."""

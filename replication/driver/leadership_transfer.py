@@ -12,6 +12,7 @@ async def transfer(replica: Replica, target: str | None, deadline_ms: int) -> Tr
     term, deadline = replica.consensus.state.term, replica.now() + deadline_ms / 1000
     chosen = _choose(replica, target)
     await _until_ready(replica, chosen, term, deadline)
+    _demand_no_other(replica)  # it may have begun meanwhile, and be beyond the lease
     begun = replica.now()
     replica.consensus.transfer.begin(chosen, deadline, replica.now())
     replica.wake.set()
@@ -32,13 +33,13 @@ async def _until_ready(replica: Replica, target: str, term: int, deadline: float
     replica.consensus.heartbeats.beat()
     replica.wake.set()
     while True:
+        if not replica.leads(term):
+            raise TransferRefused(TransferRefusal.NOT_LEADER, f"{replica.consensus.state.leader} leads")
         progress = replica.consensus.progress[target]
         behind = replica.applied - progress.applied_index
         answered = progress.hello_at >= asked_at
         if answered and behind <= lag_max:
             return
-        if not replica.leads(term):
-            raise TransferRefused(TransferRefusal.NOT_LEADER, f"{replica.consensus.state.leader} leads")
         if replica.now() >= deadline:
             lacks = f"has {behind} entries still to apply" if answered else "does not answer"
             raise TransferRefused(TransferRefusal.TIMED_OUT, f"{target} {lacks}")
@@ -49,11 +50,16 @@ def _choose(replica: Replica, target: str | None) -> str:
     consensus, state = replica.consensus, replica.consensus.state
     if state.role is not Role.LEADER:
         raise TransferRefused(TransferRefusal.NOT_LEADER, f"{state.leader} leads")
-    if consensus.transfer.running:
-        raise TransferRefused(TransferRefusal.BUSY, f"already going to {consensus.transfer.target}")
+    _demand_no_other(replica)
     linked = [peer for peer in sorted(state.voters) if consensus.progress[peer].linked]
     if target is None and linked:
         return max(linked, key=lambda peer: (consensus.progress[peer].applied_index, state.match_index(peer)))
     if target is None or target not in linked:
         raise TransferRefused(TransferRefusal.NO_TARGET, f"{target or 'no member'} is not connected")
     return target
+
+
+def _demand_no_other(replica: Replica) -> None:
+    transfer = replica.consensus.transfer
+    if transfer.running:
+        raise TransferRefused(TransferRefusal.BUSY, f"already going to {transfer.target}")

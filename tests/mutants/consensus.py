@@ -195,6 +195,15 @@ VOTES = (
         ),
     ),
     Mutant(
+        "a_transfer_begins_beside_another",
+        "a lease that was given up is back while another may be elected",
+        "    _demand_no_other(replica)  # it may have begun",
+        "    # it may have begun",
+        (
+            "tests/simulation/test_slow_nodes_and_links.py::test_a_transfer_that_waits_for_its_target_begins_no_second_beside_another",
+        ),
+    ),
+    Mutant(
         "a_transfer_given_up_may_come_true",
         "a late request to campaign elects a second server beside the lease",
         "return self.transfer_number is not None and number >= self.transfer_number",

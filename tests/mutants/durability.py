@@ -394,7 +394,7 @@ MUTANTS = (
     Mutant(
         "a_leader_is_silent_while_its_disk_stalls",
         "each stall of a quarter of a second costs an election",
-        "while beats and now_s < ends_s and not writing.done():",
+        "while beats and now_s < ends_s and not writing.done() and not replica.stopping:",
         "while False:",
         (
             "tests/simulation/test_slow_nodes_and_links.py::test_a_leader_whose_disk_stalls_for_less_than_a_second_stays_the_leader",
@@ -403,8 +403,8 @@ MUTANTS = (
     Mutant(
         "a_leader_whose_disk_is_gone_leads_for_ever",
         "nothing is taken until somebody ends the node",
-        "while beats and now_s < ends_s and not writing.done():",
-        "while beats and not writing.done():",
+        "while beats and now_s < ends_s and not writing.done() and not replica.stopping:",
+        "while beats and not writing.done() and not replica.stopping:",
         (
             "tests/simulation/test_slow_nodes_and_links.py::test_a_leader_whose_disk_does_not_come_back_is_replaced",
         ),

@@ -47,8 +47,8 @@ def now_s() -> float:
 
 
 def stall(world: World, leader: SimNode, stall_s: float) -> asyncio.Future[bool]:
-    """Return whether a command is acknowledged whose write to the leader's disk takes so long."""
-    world.at_once = 0.0  # in a thread: `AdaptiveWrites` bounds how often one is met on the event loop
+    """Begin a write that takes so long on the leader's disk; the future tells whether it is acknowledged."""
+    world.at_once = 0.0  # in a thread: on the event loop it silences the leader, and is rare (AdaptiveWrites)
     leader.sync_s, leader.sync_spread = stall_s, (1.0, 1.0)
     return asyncio.ensure_future(world.propose(leader, 60))
 
@@ -78,10 +78,15 @@ def test_a_leader_whose_disk_stalls_for_less_than_a_second_stays_the_leader(stal
 def test_a_leader_whose_disk_does_not_come_back_is_replaced() -> None:
     async def play(world: World) -> None:
         leader = await world.until_led()
-        began_s, stalls_s = now_s(), world.settings.write_stall_ms / 1000
+        began_s, stalls_s = now_s(), world.settings.write_stall_ms_max / 1000
         written = stall(world, leader, 60)
-        await world.until_led(but=leader.name)
-        assert stalls_s < now_s() - began_s < stalls_s + 1.5
+        heartbeats, beaten_s = leader.driver.consensus.heartbeats, 0.0
+        while world.leader() in (None, leader) and now_s() < began_s + 5:
+            beaten_s = max(beaten_s, heartbeats._beaten_at / leader.clock.rate)
+            await asyncio.sleep(0.005)
+        beat_s = 2 * world.settings.heartbeat_ms / 1000
+        assert stalls_s - beat_s < beaten_s - began_s <= stalls_s + 0.01
+        assert now_s() - began_s < stalls_s + 1.5
         leader.crash()
         leader.sync_s = QUICK_SYNC_S
         leader.start(world.members)
@@ -103,6 +108,25 @@ def test_a_transfer_waits_for_a_target_whose_answers_do_not_arrive_yet() -> None
             assert await world.propose(leader)  # meanwhile it serves
         world.network.heal()
         assert (await transfer).leader == target.name
+
+    scenario(play)
+
+
+def test_a_transfer_that_waits_for_its_target_begins_no_second_beside_another() -> None:
+    """The first may be beyond the lease, and the second would bring that back."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        silent, other = followers(world, leader)
+        world.network.cut(silent.name, leader.name, noticed=False)
+        waits = asyncio.ensure_future(leader.driver.transfer(silent.name, 10_000))
+        await asyncio.sleep(0.05)
+        transfer = leader.driver.consensus.transfer
+        transfer.begin(other.name, leader.clock.monotonic_s() + 10, leader.clock.monotonic_s())
+        world.network.heal()
+        with pytest.raises(TransferRefused, match=f"busy: already going to {other.name}"):
+            await waits
+        assert transfer.number == 1
 
     scenario(play)
 
