@@ -23,22 +23,23 @@ class FilePlaces(NamedTuple):
     """Places of one file that are to be read."""
 
     path: Path
-    offset: list[int]
-    size: list[int]
+    offsets: list[int]
+    sizes_bytes: list[int]
 
 
 class NotCached(Exception):
-    """A read would wait for the disk; ``files``: for what, where that is known."""
+    """A read would wait for the disk; ``files``: what to read ahead, empty where the caller knows."""
 
     def __init__(self, files: Sequence[FilePlaces] = ()) -> None:
         super().__init__()
-        self.files = files
+        self.files = tuple(files)
 
 
 def pread_cached(fd: int, size_bytes: int, offset: int) -> bytes:
-    """Read as os.pread what is in the page cache; where the system cannot tell, whatever it takes.
+    """Read as os.pread, from the page cache alone.
 
-    Raises NotCached, also where the file ends before; OSError.
+    Raises NotCached where a byte is not there or the file ends before; OSError. Where Python, the kernel or
+    the file system has no RWF_NOWAIT it is os.pread: it waits, and returns less where the file ends before.
     """
     if _NOWAIT is None:
         return os.pread(fd, size_bytes, offset)
@@ -61,10 +62,10 @@ def read_ahead(files: Sequence[FilePlaces]) -> None:
 
     The disk is told of all places before the first is waited for.
     """
-    for path, offset, size in files:
+    for path, offsets, sizes_bytes in files:
         with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:
-            for start, length in zip(offset, size, strict=True):
+            for start, length in zip(offsets, sizes_bytes, strict=True):
                 os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_WILLNEED)
-            for start, length in zip(offset, size, strict=True):
+            for start, length in zip(offsets, sizes_bytes, strict=True):
                 with contextlib.suppress(OSError):
                     os.pread(file.fileno(), length, start)

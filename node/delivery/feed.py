@@ -89,8 +89,8 @@ class Feed:
         self.held_until_ms: int | None = None
         self.in_flight = InFlight()
         self.damage: UnitsDamaged | None = None  # met by ``load``, and not mended
-        self.cold = False  # records of what is due next are being read from the disk
-        self.read_ahead = False  # they have been, and nothing was delivered since
+        self.awaits_disk = False  # what is due next is being read; nothing is delivered meanwhile
+        self.read_ahead = NONE  # offsets whose records have been, unless some were delivered since
         self._acknowledged = acknowledged
         self.next = acknowledged.floor  # offsets below have been looked at
         self._waiting = EMPTY
@@ -240,10 +240,17 @@ class Feed:
     def _due_of_window(self, now_ms: int) -> int:
         return bisect_right(self._waiting["due_ms"], now_ms)  # searchsorted copies a column of a table first
 
-    def due_with(self, hours: NDArray[np.uint32], now_ms: int, count: int) -> NDArray[np.void]:
-        """Return what is due of the next `count`, lies in these hours and is not trimmed, dtype WAITING."""
+    def due_of_hours(self, hours: NDArray[np.uint32], now_ms: int, count: int) -> NDArray[np.void]:
+        """Return what is due of the next `count`, in these hours and not trimmed, dtype WAITING."""
         due = self._waiting[: min(count, self._due_of_window(now_ms))]
         return due[np.isin(due["hour"], hours) & (due["offset"] >= np.uint64(self.queue.first))]
+
+    def count_read(self, taken: NDArray[np.void]) -> int:
+        """Return how many from the first on were read ahead."""
+        if not len(self.read_ahead):
+            return 0
+        others = ~np.isin(taken["offset"], self.read_ahead)
+        return int(others.argmax()) if others.any() else len(taken)
 
     def within(self, count: int, hours: set[int], hours_max: int) -> int:
         """Return how many of the next are of these hours, or of so many with them; adds their hours."""

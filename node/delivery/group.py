@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tarry.node.delivery import batch as delivery_batch
 from tarry.node.delivery import failover_cursors
+from tarry.node.delivery.cached_batches import CachedBatches
 from tarry.node.delivery.consumer import Consumer, PolledFilter, differs
 from tarry.node.delivery.consumer_table import ConsumerTable, Shown
 from tarry.node.delivery.delivery_rate import DeliveryRate
@@ -23,7 +24,6 @@ from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS
 from tarry.node.delivery.ordering import Lanes
 from tarry.node.delivery.settlement import Settlement
-from tarry.node.repair.record_reads import AHEAD_MAX, RecordsCold
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
@@ -100,6 +100,7 @@ class GroupDelivery:
         self._used_ms = context.time.now_ms()
         self.cursors = b""  # its cursors in a serialized DispatchState, as a heartbeat told them last
         self._names_leases = False  # they name leases
+        self._batches = CachedBatches(context, self.pump)
         self.settlement = Settlement(context, group, self.feeds, self.pump, self._leases_changed)
 
     def _make_feeds(self, queue: int, retry_queue: int) -> None:
@@ -326,6 +327,11 @@ class GroupDelivery:
         if ends:
             turn.do(partial(self._end_some, ends))
 
+    @property
+    def awaits_disk(self) -> bool:
+        """True while something that is due is being read from the disk."""
+        return any(feed.awaits_disk for feed in self.feeds.values())
+
     def is_over(self, now_ms: int) -> bool:
         """Return whether nobody has been here for a lease, and all that there was to say is in the log."""
         if self.consumers or self.settlement.busy or any(feed.is_out() for feed in self.feeds.values()):
@@ -410,7 +416,7 @@ class GroupDelivery:
             passed = [self._load(feed, end)]
             due = self._rate.within(feed.due(now_ms), now_ms)
             share = -(-due // max(1, sum(1 for c in self.consumers if self._wants(c)))) if due else 0
-            while due and turn.left > 0 and not feed.cold and (consumer := self._next_consumer()):
+            while due and turn.left > 0 and not feed.awaits_disk and (consumer := self._next_consumer()):
                 most = min(share, consumer.credit, self._context.config.delivery.batch_messages_max)
                 opened = len(hours)
                 most = feed.within(min(most, due), hours, opened + math.ceil(turn.left * TURN_HOURS_MAX))
@@ -461,15 +467,9 @@ class GroupDelivery:
         if not len(taken):
             return taken["offset"]
         wheel = self._context.machine.wheel
-        read = wheel.read if feed.read_ahead else self._context.damage.reads.cached
-        try:
-            batch = delivery_batch.build(self._context.config.shard, feed.queue, taken, read, consumer.tags)
-        except RecordsCold:
-            feed.refuse(taken)
-            feed.cold = True
-            self._context.spawn(self._read_ahead(feed, taken["hour"]))
+        batch = self._batches.build(feed, taken, consumer.tags)
+        if batch is None:
             return NONE
-        feed.read_ahead = False
         if len(batch.damaged):
             feed.note_mending(batch.damaged)
             self._context.spawn(self._deliver_mended(feed, batch.damaged))
@@ -516,13 +516,6 @@ class GroupDelivery:
         own = self._belongs(feed, units, self._index(units))
         feed.put_back(units[own])
         damage.queues.report_unproven(feed.queue.queue, units["offset"][~own])
-        self.pump()
-
-    async def _read_ahead(self, feed: Feed, hours: NDArray[np.uint32]) -> None:
-        """Have what is due read from the disk, and go on; the feed delivers nothing meanwhile."""
-        due = feed.due_with(hours, self._context.time.now_ms(), AHEAD_MAX)
-        await self._context.damage.reads.ahead(due["hour"], due["global_index"])
-        feed.cold, feed.read_ahead = False, True
         self.pump()
 
     async def _deliver_mended(self, feed: Feed, damaged: NDArray[np.void]) -> None:
@@ -583,7 +576,7 @@ class GroupDelivery:
             for feed in self.feeds.values():
                 if feed.to_look() and self.settlement.passing < LOOK_UNITS_MAX:
                     times.append(now_ms)
-                due_ms = None if feed.cold else feed.next_due_ms()
+                due_ms = None if feed.awaits_disk else feed.next_due_ms()
                 if due_ms is not None and due_ms <= now_ms and not feed.due(now_ms):
                     due_ms = now_ms + ANSWER_LOOK_MS
                 times += [] if due_ms is None else [self._rate.opens_ms(due_ms, now_ms)]

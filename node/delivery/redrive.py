@@ -158,8 +158,7 @@ async def _letters(
     if done is not None:
         offsets = offsets[~done.contains(offsets)]
     offsets = offsets[~machine.queues.cancelled.contains(queue.queue, offsets)]
-    units = queue.at(offsets)
-    records = await damage.read(units["hour"], units["global_index"])
+    offsets, units, records = await _kept(damage, queue, offsets)
     letters = [
         read(record, int(offset), unit, request)
         for record, offset, unit in zip(records, offsets, units, strict=True)
@@ -172,6 +171,21 @@ async def _letters(
         and machine.queues.find(letter.topic, letter.group) is not None
         and believed(letter, queue, machine)
     ]
+
+
+async def _kept(
+    damage: Damage, queue: ReadyQueue, offsets: np.ndarray[Any, np.dtype[np.uint64]]
+) -> tuple[np.ndarray[Any, np.dtype[np.uint64]], np.ndarray[Any, np.dtype[np.void]], list[bytes | None]]:
+    """Return offsets, units and records but of what retention trims while they are read."""
+    while True:
+        first = queue.first
+        offsets = offsets[offsets >= np.uint64(first)]
+        units = queue.at(offsets)
+        try:
+            return offsets, units, await damage.read(units["hour"], units["global_index"])
+        except UnknownMessage:
+            if queue.first == first:
+                raise
 
 
 def commands(queue: ReadyQueue, letters: list[Letter], now_ms: int) -> list[log_pb.RetryCommand]:

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.node.delivery import retries
+from tarry.node.delivery.batch import Read
 from tarry.node.delivery.feed import Feed
 from tarry.node.delivery.in_flight import Batch
 from tarry.node.delivery.offset_pieces import PIECE_BLOCKS, cut
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME
-from tarry.node.repair.record_reads import Read, RecordsCold
+from tarry.node.repair.record_reads import RecordsNotCached
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
@@ -186,8 +187,10 @@ class Settlement:
             work = partial(self._copies, feed, part, reason, delay_ms)
             try:
                 copies = await self._context.pieces.alone(partial(work, self._context.damage.reads.cached))
-            except RecordsCold as cold:
-                await self._context.damage.reads.ahead(cold.hour, cold.global_index)
+            except RecordsNotCached as error:
+                await self._context.damage.reads.ahead(error.hour, error.global_index)
+                if feed not in self._feeds.values():
+                    return  # the group was moved or deleted meanwhile: a move delivers them again
                 copies = await self._context.pieces.alone(partial(work, self._context.machine.wheel.read))
             if copies is None:
                 gone = offsets < np.uint64(feed.queue.first)
@@ -207,7 +210,7 @@ class Settlement:
     ) -> tuple[NDArray[np.bool_], list[log_pb.RetryCommand]] | None:
         """Return which records are whole, of as many as one turn reads, and the commands that retry these.
 
-        None where some have been trimmed meanwhile: their hours may be gone. Raises RecordsCold.
+        None where some have been trimmed meanwhile: their hours may be gone. Raises RecordsNotCached.
         """
         if int(offsets.min()) < feed.queue.first:
             return None
@@ -255,7 +258,7 @@ class Settlement:
                 offsets = np.sort(np.concatenate([ack.own for ack in acks]))
                 stale = offsets[:0]
                 if feed not in self._feeds.values():
-                    stale = offsets  # the group has been moved since, and is given them again
+                    stale = offsets  # the group was moved or deleted meanwhile: a move delivers them again
                 elif len(offsets):
                     stale = await self._acknowledge(feed.queue.queue, offsets)
                     self._leave(feed, offsets)

@@ -272,7 +272,7 @@ class Leadership:
             report,
             self.group_moves,
             LetterRetention(self._machine, self._config),
-            self._damage.reads.patiently,
+            self._damage.reads,
         )
         tasks.spawn(self._holds.steps("dispatch", self._dispatcher.run()))
         expiry = GroupExpiry(

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.node.repair.record_reads import RecordReads
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
+from tarry.wheel.cached_reads import Pread
 from tarry.wheel.delay_log import LENGTH_BYTES, UNIT_BYTES
 from tarry.wheel.state import UnknownMessage
 
@@ -75,8 +78,10 @@ class Sums:
 class QueueBytes:
     """Sums of all queues of which anything is asked."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, reads: RecordReads | None = None) -> None:
+        """Take ``reads``; None: such as wait for the disk."""
         self._machine = machine
+        self._reads = reads or RecordReads(machine)
         self._sums: dict[int, Sums] = {}
 
     def from_offset(self, queue: int, offset: int) -> int:
@@ -100,7 +105,9 @@ class QueueBytes:
             known = self._sums[queue.queue] = Sums(offset)
         known.forget(offset)
         while known.end < queue.units and not queue.deleted:
-            known.extend(self._sizes(queue, known.end))
+            sizes = await self._reads.read_ahead_for(partial(self._sizes, queue, known.end))
+            if not queue.deleted:
+                known.extend(sizes)
             await asyncio.sleep(0)
         return known
 
@@ -109,9 +116,9 @@ class QueueBytes:
         for queue in self._sums.keys() - there:
             del self._sums[queue]
 
-    def _sizes(self, queue: ReadyQueue, offset: int) -> NDArray[np.int64]:
-        """Return bytes of the next messages, shape (n,), n > 0."""
-        units = queue.read(offset, STEP_UNITS)
+    def _sizes(self, queue: ReadyQueue, offset: int, pread: Pread | None) -> NDArray[np.int64]:
+        """Return bytes of the next messages, shape (n,), n > 0; of a deleted queue none. Raises NotCached."""
+        units = queue.read_kept(offset, min(offset + STEP_UNITS, queue.units), pread)
         hours, where = units["hour"], np.flatnonzero(np.diff(units["hour"]))
         if len(where) >= STEP_HOURS:
             units = units[: where[STEP_HOURS - 1] + 1]

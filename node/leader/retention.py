@@ -22,7 +22,7 @@ from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.letter_retention import LetterRetention
 from tarry.node.leader.queue_bytes import QueueBytes
 from tarry.node.recovery.queue_hours import QueueHours
-from tarry.node.repair.record_reads import Patiently, at_once
+from tarry.node.repair.record_reads import RecordReads
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication.errors import Overloaded
@@ -57,19 +57,20 @@ class Kept:
         machine: Machine,
         retention_ms: int,
         letters: LetterRetention | None = None,
-        patiently: Patiently = at_once,
+        reads: RecordReads | None = None,
     ) -> None:
         """Take ``retention_ms`` of topics that say nothing else; ``letters``: of dead-letter topics.
 
-        ``patiently``: how queues are read, whose older parts may be on disk only.
+        ``reads``: of queues, whose older parts may not be cached; else such as wait for the disk.
         """
-        self.bytes = QueueBytes(machine)
+        reads = reads or RecordReads(machine)
+        self.bytes = QueueBytes(machine, reads)
         """Of what groups have yet to acknowledge, as last measured."""
         self._machine = machine
         self.retention_ms = retention_ms
         self._letters = letters
-        self._patiently = patiently
-        self._hours = QueueHours(patiently)
+        self.reads = reads
+        self._hours = QueueHours(reads)
 
     async def measure(self) -> None:
         """Sum up what has come. Raises UnitsDamaged."""
@@ -93,7 +94,7 @@ class Kept:
         needed: set[int] = set()
         for queue in list(machine.queues):
             await asyncio.sleep(0)
-            cut, hard[queue.queue] = await self._patiently(partial(self._cut, queue, now_ms))
+            cut, hard[queue.queue] = await self.reads.read_ahead_for(partial(self._cut, queue, now_ms))
             if cut > queue.first:
                 cuts[queue.queue] = cut
             async for _ in self._hours.read(queue, cut):
@@ -155,7 +156,7 @@ class Kept:
                 units[hour] = wheel.units_in_hour(hour)
         return units
 
-    def past(self, command: log_pb.TrimCommand) -> bool:
+    def past(self, command: log_pb.TrimCommand, pread: Pread | None = None) -> bool:
         """Return whether all groups are past a command's cuts, or have to be, by the state as it is now."""
         cuts = zip(
             np.frombuffer(command.queue, dtype="<u4").tolist(),
@@ -164,7 +165,8 @@ class Kept:
         )
         named = ((self._machine.queues[queue], cut) for queue, cut in cuts)
         return all(
-            self._floor(queue, cut) >= cut or cut <= self._hard(queue, command.now_ms) for queue, cut in named
+            self._floor(queue, cut) >= cut or cut <= self._hard(queue, command.now_ms, pread)
+            for queue, cut in named
         )
 
     def _floor(self, queue: ReadyQueue, otherwise: int) -> int:
@@ -237,9 +239,9 @@ class Retention:
         on_damage: Callable[[UnitsDamaged], None],
         moves: GroupMoves,
         letters: LetterRetention | None = None,
-        patiently: Patiently = at_once,
+        reads: RecordReads | None = None,
     ) -> None:
-        self._kept = Kept(machine, settings.retention_ms, letters, patiently)
+        self._kept = Kept(machine, settings.retention_ms, letters, reads)
         self._machine = machine
         self.bytes = self._kept.bytes
         self._time = time
@@ -262,7 +264,8 @@ class Retention:
     async def _delete(self, planned: Iterable[log_pb.TrimCommand]) -> None:
         """Propose what is planned, for as long as it holds."""
         for command in planned:
-            if self._moves.under_way or not self._kept.past(command):
+            past = await self._kept.reads.read_ahead_for(partial(self._kept.past, command))
+            if self._moves.under_way or not past:
                 return  # a group is made or has gone back meanwhile: next time
             try:
                 await self._propose(command)

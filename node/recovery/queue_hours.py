@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from tarry.node.repair.record_reads import Patiently, at_once
+from tarry.node.repair.record_reads import RecordReads
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 
 BLOCK_UNITS: Final = 65_536  # some 0.3 ms
@@ -26,9 +26,8 @@ class _Block(NamedTuple):
 class QueueHours:
     """Hours by queue. Units never change: a block is read again only where the cut has come to lie in it."""
 
-    def __init__(self, patiently: Patiently = at_once) -> None:
-        """Take ``patiently``: how a block is read that may be on disk only."""
-        self._patiently = patiently
+    def __init__(self, reads: RecordReads) -> None:
+        self._reads = reads
         self._blocks: dict[int, dict[int, _Block]] = {}  # by queue and offset // BLOCK_UNITS
 
     async def read(self, queue: ReadyQueue, cut: int) -> AsyncIterator[None]:
@@ -45,7 +44,7 @@ class QueueHours:
             if known is None or known.first != begin:
                 known = blocks[number] = _Block(begin, begin, Counter())
             if known.end < end:
-                units = await self._patiently(partial(queue.read_left, known.end, end))
+                units = await self._reads.read_ahead_for(partial(queue.read_kept, known.end, end))
                 hours, counts = np.unique(units["hour"], return_counts=True)
                 fresh = Counter(dict(zip(hours.tolist(), counts.tolist(), strict=True)))
                 blocks[number] = _Block(begin, end, known.hours + fresh)

@@ -24,7 +24,7 @@ from tarry.node.repair.records import Damage
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.machine import Machine
-from tarry.replication.state_machine.ready_queue import UnitsDamaged
+from tarry.replication.state_machine.ready_queue import QueueDamaged, UnitsDamaged
 from tarry.wheel.state import HOUR_MS, WheelDamaged
 
 log = structlog.get_logger()
@@ -61,7 +61,7 @@ class Thinning:
         self._settings = settings
         self._run_blocking = run_blocking
         self._wheel = machine.wheel  # of what has been read
-        self._hours = QueueHours(damage.reads.patiently)
+        self._hours = QueueHours(damage.reads)
         # hours thinned, with how many messages they kept: thinned again once a quarter of those is not needed
         self._done: dict[int, int] = {}
 
@@ -75,11 +75,7 @@ class Thinning:
     async def look(self) -> None:
         """Thin what is worth it. Raises OSError."""
         if self._machine.wheel is not self._wheel:  # another state has arrived
-            self._wheel, self._hours, self._done = (
-                self._machine.wheel,
-                QueueHours(self._damage.reads.patiently),
-                {},
-            )
+            self._wheel, self._hours, self._done = self._machine.wheel, QueueHours(self._damage.reads), {}
         if not self._is_busy():  # else a snapshot may have told what is in those pages
             self._wheel.punch_tails()  # of what was thinned at the last look
         try:
@@ -87,8 +83,12 @@ class Thinning:
             kept = await self._counts()
             for hour, numbers in (await self._kept(await self._chosen(passed, kept))).items():
                 await self._thin(hour, passed[hour], numbers)
-        except UnitsDamaged as damage:  # whatever its units point to is not known: nothing goes
-            self._damage.queues.report(damage)
+        except (UnitsDamaged, QueueDamaged, OSError) as error:
+            if self._machine.wheel is not self._wheel:
+                return  # another state has arrived, and the files of this one go
+            if not isinstance(error, UnitsDamaged):
+                raise
+            self._damage.queues.report(error)  # whatever its units point to is not known: nothing goes
 
     async def _passed(self) -> dict[int, int]:
         """Return how many units there are in each hour that lies wholly behind the release."""
@@ -142,7 +142,7 @@ class Thinning:
             for first, end in self._hours.pointing(queue.queue, hours):
                 if queue.deleted:
                     break
-                units = await self._damage.reads.patiently(partial(queue.read_left, first, end))
+                units = await self._damage.reads.read_ahead_for(partial(queue.read_kept, first, end))
                 parts.append(units[["hour", "global_index"]][np.isin(units["hour"], wanted)])
                 await asyncio.sleep(0)
         found = np.concatenate(parts) if parts else np.empty(0, [("hour", "<u4"), ("global_index", "<u4")])

@@ -56,7 +56,7 @@ class Damage:
         run_blocking: RunBlocking = in_thread,
         reads: RecordReads | None = None,
     ) -> None:
-        """Take ``reads``, else such as may wait for the disk."""
+        """Take ``reads``; None: such as wait for the disk."""
         self.reads = reads or RecordReads(machine)
         self._found = 0
         self._repaired = 0

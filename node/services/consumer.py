@@ -42,6 +42,8 @@ FIELDS_MAX: Final = 1_024
 """Of a request, and of its subscribe: not of offsets, which are within those."""
 STREAMS: Final = 50
 """Opened or closed in one turn of the event loop, at some 0.15 ms each: a leadership's end closes all."""
+DISK_WAIT_MS: Final = 1_000
+"""Time for which Receive waits, however short its own, while what is due is read from the disk."""
 REQUESTS: Final = 250
 """Of consumers that are worked on in one turn of the event loop, at some 0.04 ms each."""
 REQUESTS_OFFSETS: Final = 2 * PIECE_OFFSETS
@@ -287,7 +289,7 @@ class ConsumerService:
         group.attach(consumer)
         try:
             await group.pumped()
-            async with asyncio.timeout(request.wait_ms / 1000):
+            async with asyncio.timeout(max(request.wait_ms, DISK_WAIT_MS * group.awaits_disk) / 1000):
                 await consumer.readable()
         except TimeoutError:
             pass

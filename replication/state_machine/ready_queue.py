@@ -284,12 +284,12 @@ class ReadyQueue:
         self._changes.files.add(self.queue)
 
     def read(self, offset: int, count: int, pread: Pread | None = None) -> NDArray[np.void]:
-        """Return up to count units from offset on, fewer at the end, of a deleted queue none; all are proven.
+        """Return up to count units from offset on, fewer at the end; each block of them is proven.
 
         Raises UnitsDamaged; QueueDamaged where a file has become too short; with `pread_cached` NotCached.
         """
         end = min(offset + count, self.units)
-        if offset >= end or self.deleted:
+        if offset >= end:
             return np.empty(0, dtype=UNIT)
         stretches = list(self.proof.stretches(offset, end))
         low = min(offset, stretches[0].first) if stretches else offset
@@ -364,8 +364,8 @@ class ReadyQueue:
         self.flush()  # what memory has of it a checkpoint may have written, and the file may have lost since
         return not stretch.is_proven_by(self._bytes(stretch.first, stretch.end))
 
-    def read_left(self, first: int, end: int, pread: Pread | None = None) -> NDArray[np.void]:
-        """Return the units from first to end, but for what is trimmed. Raises as `read`."""
+    def read_kept(self, first: int, end: int, pread: Pread | None = None) -> NDArray[np.void]:
+        """Return the units from first to end that are not trimmed: of a deleted queue, none. As `read`."""
         first = max(first, self.first)
         return self.read(first, end - first, pread)
 

@@ -384,8 +384,8 @@ MUTANTS = (
     Mutant(
         "retention_does_not_wait_for_groups_that_are_being_made",
         "what a new group was to get is deleted",
-        "            if self._moves.under_way or not self._kept.past(command):\n",
-        "            if not self._kept.past(command):\n",
+        "            if self._moves.under_way or not past:\n",
+        "            if not past:\n",
         (
             "tests/node/leader/test_retention.py::test_nothing_is_deleted_that_a_group_may_want_which_is_being_made",
         ),
@@ -393,8 +393,8 @@ MUTANTS = (
     Mutant(
         "retention_goes_on_after_a_group_has_gone_back",
         "what a group was to get again is deleted",
-        "            self._floor(queue, cut) >= cut or cut <= self._hard(queue, command.now_ms) for queue, cut in named\n",
-        "            True for queue, cut in named\n",
+        "            self._floor(queue, cut) >= cut or cut <= self._hard(queue, command.now_ms, pread)\n",
+        "            True\n",
         ("tests/node/leader/test_retention.py::test_a_cut_is_not_proposed_once_a_group_has_gone_back",),
     ),
     Mutant(
@@ -474,7 +474,7 @@ MUTANTS = (
     Mutant(
         "a_feed_is_asked_again_while_its_records_are_read",
         "the event loop does nothing else while the disk is slow",
-        "due_ms = None if feed.cold else feed.next_due_ms()",
+        "due_ms = None if feed.awaits_disk else feed.next_due_ms()",
         "due_ms = feed.next_due_ms()",
         (
             "tests/node/delivery/test_cold_records.py::test_while_records_are_read_the_group_does_not_look_again_and_again",
@@ -483,8 +483,8 @@ MUTANTS = (
     Mutant(
         "what_is_dropped_from_memory_again_is_never_delivered",
         "a node that is short of memory reads ahead for ever",
-        "read = wheel.read if feed.read_ahead else self._context.damage.reads.cached",
-        "read = self._context.damage.reads.cached",
+        "            read = self._context.machine.wheel.read\n",
+        "            pass\n",
         (
             "tests/node/delivery/test_cold_records.py::test_what_is_dropped_from_memory_at_once_is_delivered_all_the_same",
         ),
@@ -492,8 +492,8 @@ MUTANTS = (
     Mutant(
         "what_is_cold_is_lost_to_the_feed",
         "messages wait until another node leads",
-        "            feed.refuse(taken)\n            feed.cold = True\n",
-        "            feed.cold = True\n",
+        "            feed.refuse(taken)\n            feed.awaits_disk = True\n",
+        "            feed.awaits_disk = True\n",
         (
             "tests/node/delivery/test_cold_records.py::test_what_is_due_is_delivered_in_order_once_it_was_read_ahead_together",
         ),
@@ -501,8 +501,8 @@ MUTANTS = (
     Mutant(
         "records_are_read_ahead_one_batch_at_a_time",
         "a mass expiry waits for the disk as often as it has batches",
-        "due = feed.due_with(hours, self._context.time.now_ms(), AHEAD_MAX)",
-        "due = feed.due_with(hours, self._context.time.now_ms(), 1)",
+        "due = feed.due_of_hours(hours, self._context.time.now_ms(), AHEAD_RECORDS_MAX)",
+        "due = feed.due_of_hours(hours, self._context.time.now_ms(), 1)",
         (
             "tests/node/delivery/test_cold_records.py::test_what_is_due_is_delivered_in_order_once_it_was_read_ahead_together",
         ),
@@ -539,6 +539,58 @@ MUTANTS = (
         "                return work(None)\n",
         (
             "tests/node/leader/test_retention.py::test_what_is_on_disk_only_is_read_ahead_in_a_thread_and_the_plan_is_the_same",
+        ),
+    ),
+    Mutant(
+        "a_batch_larger_than_what_is_read_ahead_is_read_whole",
+        "the event loop waits for the disk, or the feed reads ahead for ever",
+        "            if count < len(taken):\n                feed.refuse(taken[count:])\n                taken = taken[:count]\n",
+        "",
+        (
+            "tests/node/delivery/test_cold_records.py::test_what_was_read_ahead_and_not_delivered_for_want_of_credit_is_read_again_later",
+        ),
+    ),
+    Mutant(
+        "what_is_read_ahead_is_trusted_for_ever",
+        "the event loop waits for the disk",
+        "        feed.read_ahead = NONE\n        return batch\n",
+        "        return batch\n",
+        (
+            "tests/node/delivery/test_cold_records.py::test_what_was_read_ahead_is_taken_for_cached_for_one_batch_only",
+        ),
+    ),
+    Mutant(
+        "a_retry_whose_group_was_moved_goes_on",
+        "a message is delivered again and retried",
+        "                if feed not in self._feeds.values():\n                    return",
+        "                if False:\n                    return",
+        (
+            "tests/node/delivery/test_cold_records.py::test_what_is_nacked_as_the_group_is_moved_back_is_not_retried_beside_what_is_delivered_again",
+        ),
+    ),
+    Mutant(
+        "a_bad_sector_is_read_ahead_again_and_again",
+        "all deliveries that wait for the disk wait for it",
+        "                if error.files == lacked:\n                    break\n",
+        "",
+        (
+            "tests/node/repair/test_record_reads.py::test_a_place_that_never_is_cached_is_read_ahead_once_and_then_waited_for",
+        ),
+    ),
+    Mutant(
+        "any_number_of_records_is_read_ahead",
+        "a turn finds the places of a whole backlog",
+        "hour, global_index = hour[:AHEAD_RECORDS_MAX], global_index[:AHEAD_RECORDS_MAX]",
+        "pass",
+        ("tests/node/repair/test_record_reads.py::test_only_so_many_records_are_read_ahead_at_once",),
+    ),
+    Mutant(
+        "a_redrive_fails_where_retention_trims",
+        "a redrive of old letters ends with an error",
+        "            if queue.first == first:\n                raise",
+        "            if True:\n                raise",
+        (
+            "tests/node/delivery/test_redrive.py::test_a_redrive_goes_on_where_retention_trims_while_it_reads_letters",
         ),
     ),
 )

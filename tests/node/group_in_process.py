@@ -98,7 +98,7 @@ class Disk:
 
     async def run_blocking(self, work: partial[Any]) -> Any:
         await asyncio.sleep(self.delay_s)
-        self.read_ahead.append(sum(len(places.offset) for places in work.args[0]))
+        self.read_ahead.append(sum(len(places.offsets) for places in work.args[0]))
         assert len(self.read_ahead) < 10_000, "read ahead again and again"
         self.cold = self.cold and self.evicts
         return work()

@@ -7,8 +7,9 @@ import asyncio
 import numpy as np
 import pytest
 
+from tarry.node.repair import record_reads
 from tarry.proto import tarry_log_pb2 as log_pb
-from tests.node.group_in_process import Group
+from tests.node.group_in_process import GROUP, TOPIC, Group
 from tests.node.group_play import labels, pass_ms, play
 
 
@@ -66,6 +67,86 @@ def test_what_is_dropped_from_memory_at_once_is_delivered_all_the_same() -> None
     play(steps)
 
 
+def test_others_of_the_group_are_delivered_while_records_are_read() -> None:
+    """Retries come from a queue of their own."""
+
+    async def steps(group: Group) -> None:
+        group.join("a")
+        group.schedule("", 0)
+        await pass_ms(group, 10)
+        group.settle_first("a", 1, nack=True)
+        await group.settle()
+        await group.commit()
+        group.disk.cold, group.disk.delay_s = True, 5.0
+        group.schedule("", 0)
+        await pass_ms(group, 1)
+        assert group.group.awaits_disk
+        group.disk.cold = False  # of what is in other places
+        await pass_ms(group, 100)
+        await pass_ms(group, 100)
+        assert [(one.label, one.attempt) for one in group.given] == [("m0", 1), ("m0", 2)]
+
+    play(steps)
+
+
+def test_of_a_batch_that_is_larger_than_what_is_read_ahead_the_first_part_is_delivered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(record_reads, "AHEAD_RECORDS_MAX", 2)
+
+    async def steps(group: Group) -> None:
+        group.disk.cold, group.disk.evicts = True, True
+        group.join("a", credit=20)
+        for _ in range(5):
+            group.schedule("", 0)
+        await pass_ms(group, 10)
+        assert labels(group) == [f"m{n}" for n in range(5)]
+        assert group.disk.read_ahead == [2, 2, 1]
+
+    play(steps)
+
+
+def test_what_was_read_ahead_is_taken_for_cached_for_one_batch_only() -> None:
+    async def steps(group: Group) -> None:
+        group.disk.cold = True
+        group.join("a", credit=1)
+        for _ in range(2):
+            group.schedule("", 0)
+        await pass_ms(group, 10)
+        assert labels(group) == ["m0"]
+        group.disk.cold, group.disk.delay_s = True, 0.1
+        group.add_credit("a", 1)
+        await pass_ms(group, 10)
+        assert labels(group) == ["m0"]
+        await pass_ms(group, 200)
+        assert labels(group) == ["m0", "m1"]
+
+    play(steps)
+
+
+def test_what_was_read_ahead_and_not_delivered_for_want_of_credit_is_read_again_later() -> None:
+    """It may not be cached any more by then; and what was not read ahead is never waited for."""
+
+    async def steps(group: Group) -> None:
+        group.disk.cold, group.disk.delay_s = True, 0.1
+        group.join("a", credit=1)
+        for _ in range(2):
+            group.schedule("", 0)
+        await pass_ms(group, 10)
+        group.leave("a", clean=True)
+        await pass_ms(group, 200)
+        group.schedule("", 0)
+        group.disk.cold = True
+        await pass_ms(group, 10)
+        group.join("b", credit=9)
+        await pass_ms(group, 10)
+        assert labels(group) == ["m0", "m1"]
+        await pass_ms(group, 200)
+        assert labels(group) == ["m0", "m1", "m2"]
+
+    play(steps)
+
+
 def test_the_second_of_a_key_waits_for_the_first_whose_record_is_being_read() -> None:
     async def steps(group: Group) -> None:
         group.disk.cold, group.disk.delay_s = True, 0.1
@@ -81,6 +162,24 @@ def test_the_second_of_a_key_waits_for_the_first_whose_record_is_being_read() ->
             await group.commit()
             await pass_ms(group, 200)
             assert labels(group) == [f"m{n}" for n in range(count)]
+
+    play(steps)
+
+
+def test_what_is_nacked_as_the_group_is_moved_back_is_not_retried_beside_what_is_delivered_again() -> None:
+    async def steps(group: Group) -> None:
+        group.join("a")
+        group.schedule("", 0)
+        await pass_ms(group, 10)
+        group.disk.cold, group.disk.delay_s = True, 0.1
+        group.settle_first("a", 1, nack=True)
+        await pass_ms(group, 10)
+        group.apply(log_pb.SeekCommand(topic=TOPIC, group=GROUP, offset=0))
+        group.show_applied()
+        for _ in range(8):
+            await pass_ms(group, 100)
+            await group.commit()
+        assert [(one.label, one.attempt) for one in group.given] == [("m0", 1), ("m0", 1)]
 
     play(steps)
 
@@ -126,7 +225,7 @@ def test_what_is_trimmed_while_its_record_is_being_read_stops_nothing(begun: boo
         group.release()
         group.disk.cold, group.disk.delay_s = True, 0.2
         group.join("a")
-        assert group.group.feeds[group.queue].cold
+        assert group.group.awaits_disk
         if begun:
             await pass_ms(group, 100)
         cut(group)

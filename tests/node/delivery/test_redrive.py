@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 
 from tarry.node.delivery import retries
 from tarry.node.delivery.redrive import BATCH, Letter, believed, read, redrive
+from tarry.node.repair.record_reads import RecordReads
 from tarry.node.repair.records import Damage
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record, RetryReason
 from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
+from tarry.wheel.cached_reads import NotCached
 from tarry.wheel.state import HOUR_MS
 from tests.node.policies import policy
 from tests.replication.commands import NOW_MS, release, schedule, subscribe, trim
@@ -148,6 +151,35 @@ async def test_a_redrive_goes_on_behind_what_retention_trims_meanwhile(machine: 
     *_, last = [step async for step in steps]
     assert isinstance(last, RedriveResponse)
     assert (last.looked_at, last.done) == (BATCH + 3, True)
+
+
+async def test_a_redrive_goes_on_where_retention_trims_while_it_reads_letters(machine: Machine) -> None:
+    later = NOW_MS + 2 * HOUR_MS
+    apply(machine, schedule([NOW_MS] * 9, topic=LETTERS), schedule([later] * 5, topic=LETTERS))
+    apply(machine, release(later))
+    queue, cold = machine.queues.of(LETTERS), True
+
+    def pread(fd: int, size_bytes: int, offset: int) -> bytes:
+        if cold:
+            raise NotCached
+        return os.pread(fd, size_bytes, offset)
+
+    async def trimmed(_: object) -> None:
+        nonlocal cold
+        if cold:
+            apply(machine, trim([queue.queue, machine.queues.of("t").queue], [queue.units - 5, 1], []))
+            apply(machine, trim([], [], [HOUR]))
+        cold = False
+
+    async def propose(_: object) -> None:
+        raise AssertionError
+
+    request = RedriveRequest(topic=LETTERS, dry_run=True)
+    damage = Damage(machine, 0, reads=RecordReads(machine, pread, trimmed))  # type: ignore[arg-type]
+    *_, last = [step async for step in redrive(machine, damage, propose, lambda: later, request, 1 << 20)]
+    assert isinstance(last, RedriveResponse)
+    assert not cold
+    assert last.done
 
 
 def test_a_letter_in_a_topic_of_another_name_is_believed_of_a_group_whose_letters_went_there(

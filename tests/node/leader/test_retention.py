@@ -346,11 +346,11 @@ def test_what_is_on_disk_only_is_read_ahead_in_a_thread_and_the_plan_is_the_same
     async def run_blocking(work: partial[Any]) -> None:
         ((places,),) = work.args
         assert places.path == queue.folder / segment_name(0)
-        there.update(places.offset)
+        there.update(places.offsets)
         work()
 
     reads = RecordReads(machine, pread, run_blocking)  # type: ignore[arg-type]
-    cold = only(asyncio.run(Kept(machine, RETENTION_MS, patiently=reads.patiently).plan(LATE_MS)))
+    cold = only(asyncio.run(Kept(machine, RETENTION_MS, reads=reads).plan(LATE_MS)))
     assert len(there) > 3
     assert cold == only(asyncio.run(Kept(machine, RETENTION_MS).plan(LATE_MS)))
     assert cold is not None
@@ -364,7 +364,7 @@ def test_a_queue_that_never_stays_in_memory_is_planned_for_all_the_same(machine:
         raise NotCached
 
     reads = RecordReads(machine, pread)
-    assert only(asyncio.run(Kept(machine, RETENTION_MS, patiently=reads.patiently).plan(LATE_MS))) == only(
+    assert only(asyncio.run(Kept(machine, RETENTION_MS, reads=reads).plan(LATE_MS))) == only(
         asyncio.run(Kept(machine, RETENTION_MS).plan(LATE_MS))
     )
 

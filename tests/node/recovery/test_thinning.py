@@ -20,6 +20,7 @@ from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.node.recovery.queue_hours import QueueHours
 from tarry.node.recovery.thinning import Thinning, is_worthwhile
 from tarry.node.repair.peer_records import index_units, whole
+from tarry.node.repair.record_reads import RecordReads
 from tarry.node.repair.records import Damage
 from tarry.node.repair.scrubber import Scrub
 from tarry.proto.files import PAGE_BYTES
@@ -131,7 +132,7 @@ async def test_hours_are_thinned_from_the_level_on_at_which_all_nodes_know_such_
 
 
 async def test_a_queue_that_is_cut_to_its_end_points_into_no_hour(replica: Replica) -> None:
-    hours, busy = QueueHours(), replica.machine.queues.of("busy")
+    hours, busy = QueueHours(RecordReads(replica.machine)), replica.machine.queues.of("busy")
     assert [None async for _ in hours.read(busy, 0)]
     assert hours.of(busy.queue) == {HOUR + at: BESIDE for at in range(HOURS_PLAYED)}
     assert not [None async for _ in hours.read(busy, busy.units)]
