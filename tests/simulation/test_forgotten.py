@@ -45,7 +45,7 @@ def test_a_retention_that_forgets_what_a_group_has_not_had_is_found(monkeypatch:
 
 
 def test_a_retention_that_is_over_too_soon_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def all_of_it(queue: ReadyQueue, _: int) -> int:
+    def all_of_it(queue: ReadyQueue, *_: object) -> int:
         return queue.units
 
     monkeypatch.setattr(ReadyQueue, "find_released", all_of_it)
