@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tarry.client.local.free_ports import free_ports
 from tarry.node.app import Node
 from tarry.node.config import Dispatch, NodeConfig
 from tarry.node.recovery.checkpoints import Checkpoints
@@ -78,7 +78,7 @@ async def test_a_node_that_ends_in_the_middle_of_an_entry_does_not_make_half_of_
 ) -> None:
     node = Node(alone(tmp_path))
     running = asyncio.ensure_future(node.run())
-    await _until(node.driver.may_serve)
+    await _until(node.driver.may_serve, running)
     (tmp_path / "state-1" / "ready" / "0").touch()  # in the way of the queue's folder
     for command in (subscribe(), schedule([NOW_MS] * 2 * TAIL_UNITS)):  # more than waits in memory
         await node.driver.propose(command)
@@ -93,9 +93,9 @@ async def test_a_node_that_lost_its_checkpoint_and_the_log_before_it_is_refused_
     config = alone(tmp_path, Dispatch(checkpoint_ms=20, journal_retained_bytes=1))
     node = Node(config)
     running = asyncio.ensure_future(node.run())
-    await _until(node.driver.may_serve)
+    await _until(node.driver.may_serve, running)
     await node.driver.propose(schedule([NOW_MS]))
-    await _until(lambda: stored_hours(tmp_path) and node.journal.first_index > 1)
+    await _until(lambda: stored_hours(tmp_path) and node.journal.first_index > 1, running)
     node.stop()
     await running
     (tmp_path / "state-1" / "checkpoint" / "data.mdb").write_bytes(b"")
@@ -106,10 +106,14 @@ async def test_a_node_that_lost_its_checkpoint_and_the_log_before_it_is_refused_
 
 
 def alone(data: Path, dispatch: Dispatch | None = None) -> NodeConfig:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    address, peer_address = (f"127.0.0.1:{port}" for port in free_ports(2))
     return NodeConfig(
-        node="a", data=data, listen=address, members={"a": address}, dispatch=dispatch or Dispatch()
+        node="a",
+        data=data,
+        listen=address,
+        peer_listen=peer_address,
+        members={"a": address},
+        dispatch=dispatch or Dispatch(),
     )
 
 
@@ -117,9 +121,12 @@ def stored_hours(data: Path) -> list[Path]:
     return sorted(data.glob("state-1/hours/*/delay.log"))
 
 
-async def _until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110 - nobody is told
+async def _until(condition: Callable[[], object], running: asyncio.Future[None]) -> None:
+    """Wait for something of a node, unless that ends before."""
+    while not condition() and not running.done():  # noqa: ASYNC110 - nobody is told
         await asyncio.sleep(0.01)
+    if running.done():
+        await running
 
 
 def stored(folder: Path) -> log_pb.Checkpoint:
