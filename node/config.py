@@ -317,6 +317,7 @@ class NodeConfig(BaseSettings):
     peer_token: str = Field(default="", repr=False)  # what nodes show each other where tokens are on
     peer_tokens_accepted: tuple[str, ...] = Field(default=(), repr=False)  # others of nodes, at a change
     reload_check_ms: int = Field(default=2_000, ge=0)  # between looks at files of secrets; 0: SIGHUP alone
+    lock_code: bool = True  # what is used of the program stays in memory, as far as RLIMIT_MEMLOCK allows
     log_level: str = Field(default="info", pattern=r"^(?i:debug|info|warning|error|critical)$")
     log_json: bool = True
 

@@ -24,6 +24,7 @@ from tarry.node.config_source import ConfigSource
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.tls import channel_credentials, read
 from tarry.node.leader.leadership import UnitsNotMended
+from tarry.node.locked_code import Locked, lock_code
 from tarry.node.loop_watchdog import Collections, LongHolds
 from tarry.node.recovery import state_replacement
 from tarry.node.recovery.recover_alone import Survey, recover_alone
@@ -87,6 +88,8 @@ def serve(config: NodeConfig, *, rejoin: bool = False, source: ConfigSource | No
     Raises DataDamaged, DataInUse, CannotListen.
     """
     may_open_all()
+    if config.lock_code:
+        keep_code()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is read again, there is nothing to read again
     hold(config.data)
     if rejoin:
@@ -169,6 +172,18 @@ def may_open_all() -> None:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     log.info("open files", at_most=hard, at_start=soft)
+
+
+def keep_code() -> None:
+    """Keep in memory what is used of the program and its libraries, as far as the system allows."""
+    try:
+        locked = lock_code()
+    except (OSError, AttributeError) as error:  # no /proc, or a libc without mlock2
+        locked = Locked(0, 0, str(error))
+    if locked.why:
+        log.info("code locked in part", bytes=locked.size_bytes, left_bytes=locked.left_bytes, why=locked.why)
+    else:
+        log.info("code locked", bytes=locked.size_bytes)
 
 
 def _what_to_do(config: NodeConfig, damage: Exception) -> str:
