@@ -106,7 +106,9 @@ class QueueBytes:
         known.forget(offset)
         while known.end < queue.units and not queue.deleted:
             sizes = await self._reads.read_ahead_for(partial(self._sizes, queue, known.end))
-            if not queue.deleted:
+            if known.end < queue.first:  # trimmed meanwhile
+                known = self._sums[queue.queue] = Sums(queue.first)
+            elif not queue.deleted:
                 known.extend(sizes)
             await asyncio.sleep(0)
         return known

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import pytest
 
 from tarry.node.leader.queue_bytes import BESIDE_BYTES, STEP_HOURS, STRETCH_UNITS, QueueBytes, Sums
 from tarry.node.leader.retention import Kept
+from tarry.node.repair.record_reads import RecordReads
 from tarry.replication.state_machine.machine import Machine, MachineSettings
-from tests.replication.commands import NOW_MS, ack, record, release, retry, schedule, subscribe
+from tarry.wheel.cached_reads import NotCached
+from tests.replication.commands import NOW_MS, ack, record, release, retry, schedule, subscribe, trim
 
 HOUR_MS = 3_600_000
 
@@ -107,3 +110,23 @@ def test_a_backlog_over_many_hours_is_read_some_hours_a_turn(
     assert max(seen) == STEP_HOURS
     assert sums.from_offset(0) == sum(on_disk(len(b"%d" % due)) for due in due_ms)
     machine.close()
+
+
+def test_what_is_trimmed_while_it_is_read_is_in_no_sum(machine: Machine) -> None:
+    queue, trimmed = machine.queues.of("t"), False
+    queue.flush()
+
+    def pread(fd: int, size_bytes: int, offset: int) -> bytes:
+        if not trimmed:
+            raise NotCached
+        return os.pread(fd, size_bytes, offset)
+
+    async def read_ahead(_: object) -> None:
+        nonlocal trimmed
+        trimmed = True
+        machine.apply(2, 1, [ack([0, 1]), trim([queue.queue], [2], [])])
+
+    reads = RecordReads(machine, pread, read_ahead)
+    sums = asyncio.run(QueueBytes(machine, reads).read(queue, 0))
+    assert (sums.first, sums.end) == (2, 3)
+    assert sums.from_offset(0) == on_disk(1_000)
