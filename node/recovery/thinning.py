@@ -83,7 +83,7 @@ class Thinning:
             kept = await self._counts()
             for hour, numbers in (await self._kept(await self._chosen(passed, kept))).items():
                 await self._thin(hour, passed[hour], numbers)
-        except (UnitsDamaged, QueueDamaged, OSError) as error:
+        except (QueueDamaged, OSError) as error:
             if self._machine.wheel is not self._wheel:
                 return  # another state has arrived, and the files of this one go
             if not isinstance(error, UnitsDamaged):

@@ -58,6 +58,7 @@ DEAD_LETTERS = ("dlq.g1.a", "dlq.misfired.c")
 DRAINED_MS = 30_000
 """Far longer than what is not scheduled far."""
 COLD_SHARES = (0.01, 0.05, 0.3)
+"""Of reads, how many find that what they want is not cached."""
 BROADCAST = "all~bc"
 """The group of a broadcast consumer: the name that it shares with others, and its own."""
 
@@ -101,7 +102,7 @@ class WholeWorld(World):
         self.calm = False
         self.cold = random.Random(f"cold {seed}")
         self.cold_share = self.cold.choice(COLD_SHARES)
-        """Of records that are to be delivered, how many are on the disk only."""
+        """Probability that a read of a record or of a block of a queue finds it not cached."""
         self.cuts: set[tuple[str, str]] = set()
         """(client, node) that do not reach one another."""
         self._base_ms = 500_000 * HOUR_MS - rng.randrange(20_000)  # an hour may begin in the middle

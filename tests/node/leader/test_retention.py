@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from tarry.replication.state_machine import commands as command
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue, segment_name
 from tarry.wheel.cached_reads import NotCached, Pread
+from tests.node.cold_disk import ColdDisk
 from tests.replication.commands import NOW_MS, ack, admin, record, release, retry, schedule, subscribe
 from tests.simulation import virtual_loop
 from tests.turns import Steps, bound_s, freeze, once_s, too_long
@@ -336,22 +336,11 @@ def test_what_is_on_disk_only_is_read_ahead_in_a_thread_and_the_plan_is_the_same
     fill(queue, 3 * BLOCK_UNITS, FIRST_HOUR)
     machine.apply(2, 1, [ack(range(BLOCK_UNITS + 1))])
     queue.flush()
-    there: set[int] = set()
-
-    def pread(fd: int, size_bytes: int, offset: int) -> bytes:
-        if offset not in there:
-            raise NotCached
-        return os.pread(fd, size_bytes, offset)
-
-    async def run_blocking(work: partial[Any]) -> None:
-        ((places,),) = work.args
-        assert places.path == queue.folder / segment_name(0)
-        there.update(places.offsets)
-        work()
-
-    reads = RecordReads(machine, pread, run_blocking)  # type: ignore[arg-type]
+    disk = ColdDisk()
+    reads = disk.reads(machine)
     cold = only(asyncio.run(Kept(machine, RETENTION_MS, reads=reads).plan(LATE_MS)))
-    assert len(there) > 3
+    assert len(disk.there) > 3
+    assert {places.path for places in disk.read} == {queue.folder / segment_name(0)}
     assert cold == only(asyncio.run(Kept(machine, RETENTION_MS).plan(LATE_MS)))
     assert cold is not None
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tarry.node.repair import record_reads
-from tarry.node.repair.record_reads import ATTEMPTS_MAX, RecordReads, RecordsNotCached
+from tarry.node.repair.record_reads import ATTEMPTS_MAX, RecordsNotCached
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.wheel.cached_reads import FilePlaces, NotCached, Pread
+from tests.node.cold_disk import ColdDisk
 from tests.replication.commands import NOW_MS, schedule
 
 
@@ -24,28 +23,6 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     machine = Machine(tmp_path, MachineSettings())
     yield machine
     machine.close()
-
-
-class Disk:
-    """Nothing is in memory but what was read ahead."""
-
-    def __init__(self) -> None:
-        self.read: list[FilePlaces] = []
-        self.there: set[int] = set()
-
-    def pread(self, fd: int, size_bytes: int, offset: int) -> bytes:
-        if offset not in self.there:
-            raise NotCached
-        return os.pread(fd, size_bytes, offset)
-
-    async def run_blocking(self, work: partial[Any]) -> None:
-        for places in work.args[0]:
-            self.read.append(places)
-            self.there.update(places.offsets)
-
-
-def reads_of(machine: Machine, disk: Disk) -> RecordReads:
-    return RecordReads(machine, disk.pread, disk.run_blocking)  # type: ignore[arg-type]
 
 
 def names(machine: Machine, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -58,8 +35,8 @@ def test_only_so_many_records_are_read_ahead_at_once(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record_reads, "AHEAD_RECORDS_MAX", 3)
-    disk = Disk()
-    assert asyncio.run(reads_of(machine, disk).ahead(*names(machine, 10))) == 3
+    disk = ColdDisk()
+    assert asyncio.run(disk.reads(machine).ahead(*names(machine, 10))) == 3
     assert [len(places.offsets) for places in disk.read] == [3]
 
 
@@ -70,13 +47,13 @@ def test_only_so_many_bytes_are_read_ahead_at_once_but_one_record(
     (size,) = set(machine.wheel.units(hour, index)["size"].tolist())
     for bytes_max, count in ((0, 1), (size, 1), (2 * size + 1, 2)):
         monkeypatch.setattr(record_reads, "AHEAD_BYTES_MAX", bytes_max)
-        assert asyncio.run(reads_of(machine, Disk()).ahead(hour, index)) == count
-    assert asyncio.run(reads_of(machine, Disk()).ahead(hour[:0], index[:0])) == 0
+        assert asyncio.run(ColdDisk().reads(machine).ahead(hour, index)) == count
+    assert asyncio.run(ColdDisk().reads(machine).ahead(hour[:0], index[:0])) == 0
 
 
 def test_a_caller_that_waits_for_records_gets_them_whatever_is_cached(machine: Machine) -> None:
     hour, index = names(machine, 5)
-    reads = reads_of(machine, Disk())
+    reads = ColdDisk().reads(machine)
     with pytest.raises(RecordsNotCached):
         reads.cached(hour, index)
     assert asyncio.run(reads.read(hour, index)) == machine.wheel.read(hour, index) != [None] * 5
@@ -99,22 +76,22 @@ def searching(places: list[int]) -> Callable[[Pread | None], str]:
 
 
 def test_work_begins_again_until_all_of_its_places_were_read(machine: Machine) -> None:
-    disk = Disk()
-    assert asyncio.run(reads_of(machine, disk).read_ahead_for(searching([7, 8, 9, 7]))) == "done"
+    disk = ColdDisk()
+    assert asyncio.run(disk.reads(machine).read_ahead_for(searching([7, 8, 9, 7]))) == "done"
     assert [places.offsets for places in disk.read] == [[7], [8], [9]]
 
 
 def test_a_place_that_never_is_cached_is_read_ahead_once_and_then_waited_for(machine: Machine) -> None:
     """A bad sector takes the disk seconds each time, and others wait for the thread."""
-    disk = Disk()
+    disk = ColdDisk()
     disk.there = _Nothing()
-    assert asyncio.run(reads_of(machine, disk).read_ahead_for(searching([7]))) == "done"
+    assert asyncio.run(disk.reads(machine).read_ahead_for(searching([7]))) == "done"
     assert len(disk.read) == 1
 
 
 def test_work_that_always_lacks_something_else_waits_for_the_disk_in_the_end(machine: Machine) -> None:
-    disk = Disk()
-    assert asyncio.run(reads_of(machine, disk).read_ahead_for(searching([*range(999)]))) == "done"
+    disk = ColdDisk()
+    assert asyncio.run(disk.reads(machine).read_ahead_for(searching([*range(999)]))) == "done"
     assert len(disk.read) == ATTEMPTS_MAX
 
 
