@@ -63,6 +63,7 @@ class Edge:
             leadership.stop_for,
         )
         self._calls = calls
+        self._under_way: set[asyncio.Task[Answer]] = set()
         self._producer = ProducerService(core, Authorizer({}), calls)
         self._consumer = ConsumerService(core, Authorizer({}), calls)
 
@@ -99,10 +100,22 @@ class Edge:
         task = asyncio.get_running_loop().create_task(
             self._handled(name, raw, handler), context=self._processor.context
         )
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
         try:
-            return await task
+            await asyncio.wait((task,))
+            if task.cancelled():
+                raise StreamEnded("the node is gone")
+            return task.result()
         finally:
             task.cancel()
+
+    def end(self) -> list[asyncio.Task[Answer]]:
+        """End all calls that are under way, and return them: the node is gone, and its files may be, too."""
+        ended = list(self._under_way)
+        for task in ended:
+            task.cancel()
+        return ended
 
     async def _handled(self, name: str, raw: bytes, handler: Handler) -> Answer:
         context: Any = Context()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tarry.replication.state_machine.checkpoint import CheckpointStore
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tests.simulation.disk import DiskFailed
+from tests.simulation.edge import StreamEnded
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.whole_node import WholeNode
@@ -46,6 +47,26 @@ def test_what_a_crashed_leader_released_and_had_not_delivered_is_delivered_once(
 
     world = scenario(play)
     assert world.ledger.counts == {"deliveries": 100}
+
+
+def test_a_call_ends_with_its_node_and_reads_nothing_of_its_torn_files() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader, went_on = await world.until_served(), []
+
+        async def slow(raw: bytes, context: object) -> bytes:
+            await asyncio.sleep(0.3)
+            went_on.append(raw)
+            return raw
+
+        asked = asyncio.ensure_future(leader.edge._answer("Slow", b"x", slow))
+        await asyncio.sleep(0.1)
+        leader.crash()
+        with pytest.raises(StreamEnded):
+            await asked
+        await asyncio.sleep(1)
+        assert went_on == []
+
+    scenario(play)
 
 
 @pytest.mark.parametrize("ahead_ms", [-5_000, 5_000])

@@ -318,7 +318,8 @@ class WholeNode(SimNode):
             task.cancel()
         self.disk.crash(self._under_way)
         self._under_way = None
-        self._buried = asyncio.get_running_loop().create_task(self._bury(self.core, self._tasks))
+        tasks = [*self._tasks, *self.edge.end()]
+        self._buried = asyncio.get_running_loop().create_task(self._bury(self.core, tasks))
 
     def refuse_version(self, refused: AnotherVersion) -> None:
         """What runs here is too old for the cluster: only a scenario that expects it goes on."""
