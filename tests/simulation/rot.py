@@ -43,7 +43,8 @@ def rot_once(world: WholeWorld, far: str) -> None:
     """Turn a bit of the rotting node's, where the others have all whole. `far`: one of FAR_KINDS."""
     # where there are two, there may be nobody to rejoin
     kinds = (*KINDS, far, far) if len(world.nodes) > 2 else (RECORDS,)
-    gone = any(len(other.driver.status().members) < len(world.nodes) for other in world.nodes if other.alive)
+    # a stopped node counts, too: it may be the only one that knows that another has been removed
+    gone = any(len(other.driver.status().members) < len(world.nodes) for other in world.nodes)
     if len(world.nodes) > 1 and not gone and all(other.is_whole() for other in world.nodes):
         turn_bit_of_some(world, world.rotting, world.rng.choice(kinds))
 

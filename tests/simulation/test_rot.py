@@ -8,7 +8,7 @@ from tarry.replication.state_machine.ready_queue import UNIT_BYTES
 from tests.replication.commands import trim
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
-from tests.simulation.rot import INDICES, READY, RECORDS, turn_bit_of_some
+from tests.simulation.rot import FAR_RECORDS, INDICES, READY, RECORDS, rot_once, turn_bit_of_some
 from tests.simulation.whole_node import WholeNode
 from tests.simulation.whole_scenario import scenario, soon
 from tests.simulation.whole_world import WholeWorld
@@ -93,6 +93,26 @@ def test_a_node_that_sets_rotten_data_aside_and_rejoins_has_the_same_history_eve
     assert worlds[0].checker.sometimes["rejoined"] == worlds[0].checker.sometimes["set aside"] == 1
     assert worlds[0].history == worlds[1].history
     assert worlds[0].network.frames == worlds[1].network.frames
+
+
+def test_nothing_rots_at_a_stopped_node_that_is_the_only_member_for_nobody_else_has_it() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = world.rotting = await world.until_served()
+        (other,) = followers(world, leader)
+        await leader.driver.remove(other.name)
+        await producer.schedule("a", soon(world, 50, 1_000))
+        leader.take_checkpoint()
+        await asyncio.sleep(0.2)
+        leader.crash()
+        rot_once(world, FAR_RECORDS)
+        assert world.counts["rotten"] == 0
+        await world.mend()
+        await asyncio.sleep(0.5)
+        leader.crash()
+        rot_once(world, FAR_RECORDS)
+        assert world.counts["rotten"] == 1
+
+    scenario(play, names=2)
 
 
 def test_a_leader_whose_index_has_rotted_gives_its_state_only_once_it_is_mended() -> None:
