@@ -58,10 +58,7 @@ class OnCluster:
 
     def run(self, work: Callable[[Client], Awaitable[None]]) -> None:
         """Connect, do the work, close. An error of the cluster ends the program with its exit code."""
-        try:
-            client = connect(self.server, token=self.token, tls=self._tls(), deadline_ms=self.deadline_ms)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
+        client = self.client()
 
         async def connected() -> None:
             async with client:
@@ -75,6 +72,13 @@ class OnCluster:
             if error.filename is None:
                 raise
             raise typer.BadParameter(str(error)) from None  # a file or folder that the command names
+
+    def client(self) -> Client:
+        """Return a client that these options describe. Raises typer.BadParameter."""
+        try:
+            return connect(self.server, token=self.token, tls=self._tls(), deadline_ms=self.deadline_ms)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
 
     def _tls(self) -> Tls | None:
         if self.ca is None:

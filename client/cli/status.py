@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TypeAlias
 
 from rich.table import Table
 
@@ -12,16 +11,15 @@ from tarry.client.cli.output import Output, fields_of, out, print_json, print_ro
 from tarry.client.cli.times import duration_text, time_text
 from tarry.client.errors import TarryError
 from tarry.client.operators.cluster_status import (
+    Answers,
     AuditStatus,
     ClusterStatus,
     Lateness,
     LedgerStatus,
     TopicStatus,
     TurnStatus,
+    best_of,
 )
-
-Answers: TypeAlias = Mapping[str, ClusterStatus | TarryError]
-"""What each node says, or why it says nothing, by address."""
 
 
 def json_of(answers: Answers) -> dict[str, object]:
@@ -32,12 +30,6 @@ def json_of(answers: Answers) -> dict[str, object]:
         else {"error": answer.reason, "text": answer.text}
         for address, answer in answers.items()
     }
-
-
-def best_of(answers: Answers) -> ClusterStatus | None:
-    """Return the answer of the leader, or of the node that is nearest to being one; None: nobody answers."""
-    told = (answer for answer in answers.values() if isinstance(answer, ClusterStatus))
-    return max(told, key=lambda answer: (answer.lease, answer.term, answer.applied_index), default=None)
 
 
 def node_table(answers: Answers) -> Table:

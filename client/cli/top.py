@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import nullcontext
 from typing import Annotated, Any, Final, NamedTuple
@@ -18,11 +17,17 @@ from tarry.client.aio import Client
 from tarry.client.cli.bars import bars
 from tarry.client.cli.options import OnCluster
 from tarry.client.cli.output import Output, fields_of, out, print_json, table_of
-from tarry.client.cli.status import Answers, best_of, differences, json_of, node_table, summary
+from tarry.client.cli.status import differences, json_of, node_table, summary
 from tarry.client.cli.times import duration_option, duration_text
 from tarry.client.errors import Refused, TarryError
 from tarry.client.operators.cluster_operator import Operator
-from tarry.client.operators.cluster_status import ClusterStatus, TopicStatus
+from tarry.client.operators.cluster_status import (
+    Answers,
+    ClusterStatus,
+    TopicStatus,
+    best_of,
+    released_per_s,
+)
 
 SECONDS: Final = 60
 HEIGHT: Final = 5
@@ -137,7 +142,7 @@ def view(look: Look, topics: int) -> Group:
     parts: list[Any] = [node_table(look.answers)]
     if best is not None:
         parts += [*map(_line, differences(best)), _line(summary(best)), *_ahead(best.pending_ahead)]
-        rates = _released_per_s(look.before, best)
+        rates = released_per_s(look.before, best)
         rows = [_topic(topic, rates) for topic in _first(best, topics)]
         left_out = len(best.topics) - len(rows)
         title = "topics" + (f", {left_out:,} more" if left_out else "")
@@ -173,17 +178,4 @@ def _topic(topic: TopicStatus, rates: Mapping[str, float]) -> dict[str, object]:
             name: sum(getattr(group, name) for group in topic.groups)
             for name in ("consumers", "in_hand", "retrying", "backing_off")
         },
-    }
-
-
-def _released_per_s(before: ClusterStatus | None, now: ClusterStatus) -> dict[str, float]:
-    """Return the rate of each topic since the look before, which had it and not just one of that name."""
-    if before is None or now.now_ms <= before.now_ms:
-        return {}
-    known = {topic.topic: topic.released for topic in before.topics}
-    passed_s = (now.now_ms - before.now_ms) / 1_000
-    return {
-        topic.topic: (topic.released - known[topic.topic]) / passed_s
-        for topic in now.topics
-        if topic.released >= known.get(topic.topic, math.inf)
     }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, get_args, get_type_hints
+
+from tarry.client.errors import TarryError
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -230,6 +233,32 @@ class SettingDifference(Part):
 
 
 @dataclass(frozen=True, slots=True)
+class Rights(Part):
+    """Rights of the caller's token. Topics by name, or by what names begin with and then ``*``.
+
+    A node of a version before 0.3.0 tells of none.
+    """
+
+    token: str = ""
+    """Its name in the audit log; empty: the cluster has no tokens."""
+    produce: tuple[str, ...] = ()
+    consume: tuple[str, ...] = ()
+    operate: bool = False
+
+    def may_produce(self, topic: str) -> bool:
+        """Return whether messages of a topic may be scheduled and cancelled."""
+        return any(_matches(pattern, topic) for pattern in self.produce)
+
+    def may_consume(self, topic: str) -> bool:
+        """Return whether messages of a topic may be received."""
+        return any(_matches(pattern, topic) for pattern in self.consume)
+
+
+def _matches(pattern: str, topic: str) -> bool:
+    return topic.startswith(pattern[:-1]) if pattern.endswith("*") else topic == pattern
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterStatus(Part):
     """The cluster as one node sees it."""
 
@@ -281,3 +310,28 @@ class ClusterStatus(Part):
     pending_ahead: tuple[int, ...] = ()
     """Messages in the wheel by the second in which they are due, the present one first; empty where none was
     asked for, and where the node has an hour of them not in memory."""
+    rights: Rights = Rights()
+    """Of who has asked."""
+
+
+Answers: TypeAlias = Mapping[str, ClusterStatus | TarryError]
+"""What each node says, or why it says nothing, by address."""
+
+
+def best_of(answers: Answers) -> ClusterStatus | None:
+    """Return the answer of the leader, or of the node that is nearest to being one; None: nobody answers."""
+    told = (answer for answer in answers.values() if isinstance(answer, ClusterStatus))
+    return max(told, key=lambda answer: (answer.lease, answer.term, answer.applied_index), default=None)
+
+
+def released_per_s(before: ClusterStatus | None, now: ClusterStatus) -> dict[str, float]:
+    """Return the rate of each topic since an answer before, which had it and not just one of that name."""
+    if before is None or now.now_ms <= before.now_ms:
+        return {}
+    known = {topic.topic: topic.released for topic in before.topics}
+    passed_s = (now.now_ms - before.now_ms) / 1_000
+    return {
+        topic.topic: (topic.released - known[topic.topic]) / passed_s
+        for topic in now.topics
+        if topic.released >= known.get(topic.topic, math.inf)
+    }

@@ -64,6 +64,13 @@ class Authorizer:
         token = self._token(context.invocation_metadata())
         return (token.name or "unnamed") if token is not None else ""
 
+    def rights(self, context: CallContext) -> Token:
+        """Return what the caller may do, under the name of its token; empty: there are no tokens."""
+        if not self.on:
+            return Token(produce=("*",), consume=("*",), operate=True)
+        token = self._token(context.invocation_metadata()) or Token()
+        return token.model_copy(update={"name": token.name or "unnamed"})
+
     def sees(self, context: CallContext) -> Callable[[str], bool]:
         """Return which topics the caller may know of: those that it may do anything with."""
         token = self._token(context.invocation_metadata())

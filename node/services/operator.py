@@ -99,6 +99,7 @@ class OperatorService:
         if request.brief:
             return self._brief().SerializeToString()
         full = self._full()
+        full.rights.CopyFrom(self._rights(context))
         full.pending_ahead.extend(self._pending_ahead(full.now_ms, min(request.seconds_ahead, AHEAD_S_MAX)))
         return full.SerializeToString() + await self._topics.all(self._authorizer.sees(context))
 
@@ -109,7 +110,12 @@ class OperatorService:
         await in_turns(self._machine.build, self._holds)
         full, digest = self._full(), self._machine.digested()
         full.state_digest = await in_thread(digest)
+        full.rights.CopyFrom(self._rights(context))
         return full.SerializeToString() + topics
+
+    def _rights(self, context: CallContext) -> pb.Rights:
+        of = self._authorizer.rights(context)
+        return pb.Rights(token=of.name, produce=of.produce, consume=of.consume, operate=of.operate)
 
     def _pending_ahead(self, now_ms: int, seconds: int) -> list[int]:
         """Return what is pending of each of so many seconds; nothing where it is not known."""

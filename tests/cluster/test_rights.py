@@ -14,6 +14,7 @@ from tarry.proto.tarry_message_pb2 import MessageState, Record
 from tarry.proto.tarry_operator_pb2 import (
     ClusterStatusRequest,
     ClusterStatusResponse,
+    Rights,
     TransferLeadershipRequest,
 )
 from tarry.proto.tarry_producer_pb2 import (
@@ -159,3 +160,22 @@ def test_a_digest_of_all_tables_is_made_for_operators_alone(node: Wire) -> None:
         status(node, "shop", digest=True)
     assert refusal(caught.value).reason == "PERMISSION_DENIED"
     assert len(status(node, "root", digest=True).state_digest) == 16
+
+
+@pytest.mark.parametrize(
+    ("token", "told"),
+    [
+        ("shop", Rights(token="unnamed", produce=["orders.*"], consume=["orders.*"])),
+        ("audit", Rights(token="unnamed", consume=["*"])),
+        ("root", Rights(token="unnamed", produce=["*"], consume=["*"], operate=True)),
+    ],
+)
+def test_the_status_tells_what_its_caller_may_do(node: Wire, token: str, told: Rights) -> None:
+    answer = node.operator.ClusterStatus(ClusterStatusRequest(), timeout=TIMEOUT_S, metadata=bearing(token))
+    assert answer.rights == told
+
+
+def test_where_there_are_no_tokens_everybody_may_do_all(shared_cluster: LocalCluster) -> None:
+    with wire(shared_cluster.addresses.split(",")[0]) as stubs:
+        answer = stubs.operator.ClusterStatus(ClusterStatusRequest(), timeout=TIMEOUT_S)
+    assert answer.rights == Rights(produce=["*"], consume=["*"], operate=True)
