@@ -30,7 +30,7 @@ $(NODE_READY):
 		|| { echo "tarry needs Python 3.11 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "== building $(VENV) (once; a minute at most)"
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)  # a half-made one too
-	$(PY) -m pip install --editable ".[node]"
+	$(PY) -m pip install --editable ".[node,console]"
 	@rm -f $(VENV)/node-ready-* && touch $@
 
 $(READY): $(NODE_READY)
@@ -113,6 +113,10 @@ bench-readme: $(READY) ## the newest figures of bench and bench-wheel into READM
 bench-parts: $(READY) ## benchmarks of the parts (each prints one JSON object last)
 	@for name in wheel replication delivery; do echo "== $$name"; $(PY) -m "tarry.bench.$$name"; done
 	@for part in ledger metrics; do echo "== $$part"; $(PY) -m tarry.bench.part_cost $$part; done
+
+.PHONY: bench-console
+bench-console: $(READY) ## the console's pages beside a million pending messages (ARGS="--pending 10000000 --topics 1000")
+	@$(PY) -m tarry.bench.console_pages $(ARGS)
 
 .PHONY: bench-wheel
 bench-wheel: $(READY) ## the wheel at scale: ten million pending, mass expiry, lateness, recovery (5 min)

@@ -16,6 +16,8 @@ import json
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -265,7 +267,27 @@ async def run(load: Workload, times: Times, console: Console) -> Result:
                 f"scheduling {load.messages:,} messages, delays 0 to {load.delay_ms_max // 1_000} s"
             )
             traffic = Traffic(connect(cluster.addresses), load.body_bytes)
-            return await Demo(cluster, traffic, load, times, console).run()
+            async with pages(cluster.addresses, console):
+                return await Demo(cluster, traffic, load, times, console).run()
+
+
+@asynccontextmanager
+async def pages(servers: str, console: Console) -> AsyncIterator[None]:
+    """Serve the console beside the cluster, on a free port, and print where it is."""
+    command = (sys.executable, "-m", "tarry.node", "console", "-o", "json")
+    process = await asyncio.create_subprocess_exec(
+        *command, "--listen", "127.0.0.1:0", "--server", servers, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        line = await process.stdout.readline()
+        if line:
+            console.print(f"watch it at {json.loads(line)['url']} while this runs", highlight=False)
+        yield
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
 
 
 def main(load: Workload = LOAD, times: Times = TIMES) -> int:

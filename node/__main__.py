@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tarry.client.cli import main as console
+from tarry.client.cli import main as client_commands
+from tarry.client.cli.options import cluster_command
 from tarry.client.cli.output import Output, print_fields, words
 from tarry.client.cli.times import time_text
+from tarry.console.command import console
 from tarry.node.dev import dev
 from tarry.proto.extras import require
 from tarry.proto.version import VERSION
@@ -230,7 +232,8 @@ def _member(text: str) -> tuple[str, str]:
 
 
 app.command()(dev)
-app.add_typer(console.app)
+cluster_command(app, epilog="")(console)
+app.add_typer(client_commands.app)
 
 
 def main() -> None:

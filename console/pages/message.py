@@ -1,0 +1,115 @@
+"""The page *Message*: one by its id, its body, and what can be done with it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from tarry.client.results import CancelOutcome, MessageState, StoredMessage
+from tarry.console.forms import read_duration
+from tarry.console.guard import form_of
+from tarry.console.rendering import access_of, done, render, review, rights_of
+from tarry.console.views.body import FORMS, SHOWN_BYTES_MAX, body_text, form_of_body
+from tarry.console.views.cells import path
+
+OUTCOMES: Final = {
+    CancelOutcome.CANCELLED: "No consumer gets it any more.",
+    CancelOutcome.ALREADY_CANCELLED: "It was cancelled before.",
+    CancelOutcome.ALREADY_DELIVERED: "It was not cancelled: a consumer has it, or has had it.",
+    CancelOutcome.ALREADY_DONE: "It was not cancelled: every group is done with it.",
+    CancelOutcome.ALREADY_RELEASED: "It was not cancelled: it was due, and may have been delivered.",
+    CancelOutcome.NOT_FOUND: "There is no such message.",
+    CancelOutcome.UNSPECIFIED: "It was not cancelled; the cluster is of a version that says more of it.",
+}
+
+
+async def _search(request: Request) -> Response:
+    look = await access_of(request).watch.look()
+    if asked := request.query_params.get("id", "").strip():
+        return RedirectResponse(path("message", asked), 303)
+    return render(request, "search.html", look=look)
+
+
+async def _message(request: Request) -> Response:
+    look = await access_of(request).watch.look()
+    message = await access_of(request).producer.get(request.path_params["id"])
+    rights = rights_of(look)
+    readable = rights.may_consume(message.topic)
+    form = form_of_body(message.body, request.query_params.get("as", "")) if readable else ""
+    return render(
+        request,
+        "message.html",
+        look=look,
+        message=message,
+        readable=readable,
+        form=form,
+        forms=FORMS,
+        body=body_text(message.body, form) if readable else "",
+        cut=len(message.body) > SHOWN_BYTES_MAX,
+        now_ms=look.best.now_ms if look.best is not None else 0,
+        pending=message.state is MessageState.PENDING,
+        may_cancel=rights.may_produce(message.topic) and message.state is not MessageState.CANCELLED,
+        may_send=rights.may_produce(message.topic),
+    )
+
+
+async def _cancel(request: Request) -> Response:
+    form, message_id = await form_of(request), request.path_params["id"]
+    producer, back = access_of(request).producer, path("message", message_id)
+    others = bool(form.get("remaining_groups"))
+    if not form.get("confirmed"):
+        message = await producer.get(message_id)
+        sentences = [_told(message), "One message is cancelled: no consumer gets it any more."]
+        if message.state is MessageState.RELEASED:
+            sentences[1] = "One message is cancelled, unless a consumer has it or has had it."
+        if others:
+            sentences[1] = "One message is cancelled for the groups that have not had it."
+        return review(
+            request, "Cancel a message", sentences, form, button="Cancel it", back=back, danger=True
+        )
+    outcome = (await producer.cancel_many([message_id], remaining_groups=others))[0]
+    title = "Cancelled" if outcome is CancelOutcome.CANCELLED else "Not cancelled"
+    return done(request, title, [OUTCOMES[outcome]], back)
+
+
+async def _send_again(request: Request) -> Response:
+    """Schedule a message with the same content, as another one."""
+    form, message_id = await form_of(request), request.path_params["id"]
+    producer, back = access_of(request).producer, path("message", message_id)
+    try:
+        delay_ms = read_duration(form.get("delay", "").strip() or "0s")
+    except ValueError as error:
+        return done(request, "Not done", [str(error)], back, status=400)
+    message = await producer.get(message_id)
+    if not form.get("confirmed"):
+        sentences = [
+            _told(message),
+            f"Another message with its content is scheduled to {message.topic}, due in "
+            f"{form.get('delay', '').strip() or '0s'}; all groups get it.",
+        ]
+        return review(request, "Send again", sentences, form, button="Send it", back=back)
+    made = await producer.schedule(
+        message.topic,
+        message.body,
+        delay_ms=delay_ms,
+        tags=message.tags,
+        keys=message.keys,
+        properties=message.properties,
+        ordering_key=message.ordering_key,
+    )
+    return RedirectResponse(path("message", made.id), 303)  # so that loading it again sends no other
+
+
+def _told(message: StoredMessage) -> str:
+    return f"Message {message.id} of {message.topic} is {message.state}."
+
+
+ROUTES: Final = (
+    Route("/message", _search),
+    Route("/message/{id}", _message),
+    Route("/message/{id}/cancel", _cancel, methods=["POST"]),
+    Route("/message/{id}/send", _send_again, methods=["POST"]),
+)
