@@ -9,6 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, get_args, get_type_hints
 
 from tarry.client.errors import TarryError
+from tarry.proto.topic_patterns import matches
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -247,15 +248,11 @@ class Rights(Part):
 
     def may_produce(self, topic: str) -> bool:
         """Return whether messages of a topic may be scheduled and cancelled."""
-        return any(_matches(pattern, topic) for pattern in self.produce)
+        return any(matches(pattern, topic) for pattern in self.produce)
 
     def may_consume(self, topic: str) -> bool:
         """Return whether messages of a topic may be received."""
-        return any(_matches(pattern, topic) for pattern in self.consume)
-
-
-def _matches(pattern: str, topic: str) -> bool:
-    return topic.startswith(pattern[:-1]) if pattern.endswith("*") else topic == pattern
+        return any(matches(pattern, topic) for pattern in self.consume)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tarry.client.errors import TarryError
-from tarry.client.operators.cluster_status import ClusterStatus, Member
+from tarry.client.operators.cluster_status import ClusterStatus, Member, best_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,10 @@ class UpgradeStatus:
 
 def upgrade_status(answers: Mapping[str, ClusterStatus | TarryError]) -> UpgradeStatus | None:
     """Return the status, of the answers by address; None where no node answers."""
-    told = [answer for answer in answers.values() if isinstance(answer, ClusterStatus)]
-    if not told:
+    best = best_of(answers)
+    if best is None:
         return None
-    best = max(told, key=lambda answer: (answer.lease, answer.term, answer.applied_index))
-    of_node = {answer.node: answer for answer in told}
+    of_node = {answer.node: answer for answer in answers.values() if isinstance(answer, ClusterStatus)}
     level = max(1, best.level)
     said = {member.node: _said(member, of_node.get(member.node)) for member in best.members}
     more = any(level_max > level for _, level_max in said.values())

@@ -5,6 +5,8 @@ cluster time. Where it does not, it is wrong: then cluster time goes on as it we
 only as far as the other clocks are sure that it is off. So one wrong clock among three moves
 nothing, and a slow network does not either. Where half of the clocks say this and half that, cluster
 time goes on as it went: so one of two that jumps moves nothing either, the third node being away.
+A clock that was found wrong counts as wrong until cluster time is where it is: that others can no longer
+be measured well enough to tell does not make it right.
 
 While a node leads, its cluster time never runs back: where the target lies behind, it stands
 until the target has caught up; where it lies ahead, it follows at once. A node that does not
@@ -33,6 +35,7 @@ class ClusterTime:
         self._last_ms = 0
         self._behind_ms = 0.0  # what the clocks may show, minus cluster time
         self._adopted = False
+        self._own_is_wrong = False  # as far as this leader has found out
         self.own_offset_ms = 0  # the node's own clock minus cluster time
 
     def now_ms(self) -> int:
@@ -68,6 +71,7 @@ class ClusterTime:
         """
         clocks = list(offsets_ms)
         self._last_ms = 0
+        self._own_is_wrong = False
         if not _agrees(clocks) and not self._adopted:
             least = median_low([0.0, *(offset - error for offset, error in clocks)])
             self._anchor_ms = self._clock.wall_ms() + least - self._monotonic_ms()
@@ -82,10 +86,11 @@ class ClusterTime:
         """
         clocks = list(offsets_ms)
         wall_ms = self._clock.wall_ms()
-        if _agrees(clocks):
+        now = self._monotonic_ms() + self._anchor_ms - wall_ms
+        self._own_is_wrong = not _agrees(clocks) or (self._own_is_wrong and abs(now) > STEP_MS)
+        if not self._own_is_wrong:
             self._follow(wall_ms, wall_ms)
             return
-        now = self._monotonic_ms() + self._anchor_ms - wall_ms
         nearest = [min(max(now, offset - error), offset + error) for offset, error in clocks]
         latest = [offset + error for offset, error in clocks]
         self._follow(wall_ms + _middle([0.0, *nearest], now), wall_ms + _middle([0.0, *latest], now))

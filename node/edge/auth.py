@@ -11,6 +11,7 @@ from tarry.node.config import Token
 from tarry.node.edge.grpc_types import CallContext
 from tarry.proto import bearer_token
 from tarry.proto.reasons import Reason
+from tarry.proto.topic_patterns import matches
 from tarry.replication.state_machine.refusal import Refusal
 
 
@@ -54,7 +55,7 @@ class Authorizer:
             what = "operate the cluster"
         else:
             patterns = token.produce if right is Right.PRODUCE else token.consume
-            refused = [topic for topic in topics if not any(_matches(p, topic) for p in patterns)]
+            refused = [topic for topic in topics if not any(matches(p, topic) for p in patterns)]
             allowed = not refused
             what = f"{right.value} {', '.join(refused)}"
         return None if allowed else Refusal(Reason.PERMISSION_DENIED, f"this token may not {what}")
@@ -77,7 +78,7 @@ class Authorizer:
         if not self.on or (token is not None and token.operate):
             return lambda topic: True
         patterns = (*token.produce, *token.consume) if token is not None else ()
-        return lambda topic: any(_matches(pattern, topic) for pattern in patterns)
+        return lambda topic: any(matches(pattern, topic) for pattern in patterns)
 
     def renew(self, tokens: Mapping[str, Token]) -> Callable[[Any], bool]:
         """Take other tokens; return, of a call's metadata, whether the caller may do less than before."""
@@ -114,7 +115,3 @@ def unknown_node(tokens: bearer_token.PeerTokens, metadata: Any) -> Refusal | No
     if tokens.take(metadata):
         return None
     return Refusal(Reason.UNAUTHENTICATED, "only nodes of the cluster are answered: show the peer token")
-
-
-def _matches(pattern: str, topic: str) -> bool:
-    return topic.startswith(pattern[:-1]) if pattern.endswith("*") else topic == pattern

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants import (
     background,
     cancels,
+    clocks,
     consensus,
     damage,
     delivery,
@@ -35,6 +36,7 @@ MUTANTS = [
     *incarnations.MUTANTS,
     *levels.MUTANTS,
     *policies.MUTANTS,
+    *clocks.MUTANTS,
     *producers.MUTANTS,
     *turns.MUTANTS,
     *background.MUTANTS,

@@ -398,38 +398,6 @@ MUTANTS = (
         ("tests/node/leader/test_retention.py::test_a_cut_is_not_proposed_once_a_group_has_gone_back",),
     ),
     Mutant(
-        "time_runs_back_under_one_leader",
-        "messages come early",
-        "        self._last_ms = max(self._last_ms, now)\n        return self._last_ms",
-        "        self._last_ms = now\n        return self._last_ms",
-        ("tests/node/clock/test_cluster_time.py::test_it_stands_still_rather_than_run_back",),
-    ),
-    Mutant(
-        "one_wrong_clock_moves_time",
-        "a leader with a wrong clock delivers early",
-        "return 2 * same > 1 + len(clocks)",
-        "return True",
-        (
-            "tests/node/clock/test_cluster_time.py::test_a_leader_whose_clock_is_wrong_counts_delays_from_the_latest_that_the_others_may_show",
-        ),
-    ),
-    Mutant(
-        "a_delay_counts_from_the_earliest",
-        "a delay is shorter than asked",
-        "        return max(self.now_ms(), math.ceil(latest))",
-        "        return self.now_ms()",
-        ("tests/node/clock/test_cluster_time.py::test_a_delay_is_counted_from_no_earlier_than_now",),
-    ),
-    Mutant(
-        "a_first_leader_goes_by_the_later_clock",
-        "messages come early",
-        "least = median_low([0.0, *(offset - error for offset, error in clocks)])",
-        "least = max([0.0, *(offset - error for offset, error in clocks)])",
-        (
-            "tests/node/clock/test_cluster_time.py::test_a_node_that_begins_to_lead_goes_by_the_earlier_of_two_clocks_if_it_knows_no_more",
-        ),
-    ),
-    Mutant(
         "a_due_time_is_cut_to_the_second",
         "messages come early",
         "    start_ms = max(next_due_ms, frontier_ms) - commit_ms\n",

@@ -15,9 +15,10 @@ from tests.simulation.disk import DiskFailed
 from tests.simulation.edge import StreamEnded
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
+from tests.simulation.network import Weather
 from tests.simulation.whole_node import WholeNode
 from tests.simulation.whole_scenario import scenario, soon
-from tests.simulation.whole_world import WholeWorld
+from tests.simulation.whole_world import MEASURING_MS, WholeWorld
 
 
 def frontier(node: WholeNode) -> int:
@@ -95,6 +96,18 @@ def test_a_leader_whose_clock_is_wrong_counts_no_delay_from_too_early(ahead_ms: 
         assert max(behind_ms) > 0
 
     scenario(play)
+
+
+def test_a_leader_whose_clock_is_wrong_does_not_follow_it_once_the_network_is_too_slow_to_tell() -> None:
+    async def play(world: WholeWorld, _: ModelProducer) -> None:
+        heir = await led_by_a_wrong_clock(world, 30)
+        await asyncio.sleep(0.5)
+        world.network.weather = Weather(delay_max=0.06)
+        for _ in range(600):
+            await asyncio.sleep(0.005)
+            assert heir.core.time.now_ms() <= world.true_ms() + MEASURING_MS
+
+    scenario(play, consumers=False)
 
 
 @pytest.mark.parametrize("ahead_ms", [-60_000, 60_000])

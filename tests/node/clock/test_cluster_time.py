@@ -125,6 +125,34 @@ def test_slow_round_trips_move_nothing() -> None:
     assert time.now_ms() == 1_000_000
 
 
+@pytest.mark.parametrize("wrong_ms", [-26, 26])
+def test_a_clock_found_wrong_moves_nothing_once_slow_round_trips_cannot_tell_it_from_a_right_one(
+    wrong_ms: int,
+) -> None:
+    clock = HandClock()
+    time = ClusterTime(clock)
+    clock.wall_offset += wrong_ms
+    time.adopt(1_000_000)
+    time.lead([(-wrong_ms, 2), (-wrong_ms, 2)])
+    for _ in range(3):
+        time.update([(-wrong_ms + 9, 36), (-wrong_ms - 9, 36)])
+        assert (time.now_ms(), time.own_offset_ms) == (1_000_000, wrong_ms)
+
+
+def test_a_clock_found_wrong_is_followed_again_once_it_has_been_set_right() -> None:
+    clock = HandClock()
+    time = ClusterTime(clock)
+    clock.wall_offset += 600_000
+    time.update([(-600_000, 2), (-600_000, 2)])
+    clock.wall_offset -= 600_000
+    clock.monotonic += 249.75
+    time.update([(1, 2), (-1, 2)])
+    assert time.seconds_until(1_000_250) == pytest.approx(0.00025, abs=1e-9)
+    clock.wall_offset += 1
+    time.update([(1, 2), (-1, 2)])
+    assert time.seconds_until(1_000_251) == pytest.approx(0.00025, abs=1e-9)
+
+
 def test_two_peers_that_are_surely_ahead_are_followed_as_far_as_they_are_sure() -> None:
     time = ClusterTime(HandClock())
     time.update([(1_000, 20), (1_010, 20)])
