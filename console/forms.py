@@ -164,6 +164,15 @@ def texts(fields: Sequence[Field], values: Mapping[str, Any]) -> dict[str, str]:
     return {field.name: field.show(values[field.name]) for field in fields if field.name in values}
 
 
+def filled_in(
+    fields: Sequence[Field], own: Mapping[str, Any], counts: Mapping[str, Any], typed: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what the fields hold, and what counts where they are empty, if that is not their own."""
+    filled = texts(fields, own)
+    rest = {name: text for name, text in texts(fields, counts).items() if name not in filled}
+    return filled | dict(typed), rest
+
+
 def fingerprint(values: Mapping[str, Any]) -> str:
     """Return a hash of settings, by which a change of them by somebody else is noticed."""
     return hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()[:16]

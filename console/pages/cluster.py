@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from tarry.client.operators.cluster_settings import ClusterOptions
 from tarry.client.operators.upgrade_status import upgrade_status
-from tarry.console.forms import CLUSTER_FIELDS, Misread, changes, fingerprint, read, texts
+from tarry.console.forms import CLUSTER_FIELDS, Misread, changes, filled_in, fingerprint, read
 from tarry.console.guard import form_of
 from tarry.console.rendering import (
     BEFORE,
@@ -54,12 +54,11 @@ async def _cluster(request: Request) -> Response:
 
 async def _page(request: Request, typed: Mapping[str, str], faults: Mapping[str, str]) -> Response:
     look = await access_of(request).watch.look()
-    filled, counts = {}, {}
+    filled: dict[str, str] = {}
+    counts: dict[str, str] = {}
     if rights_of(look).operate:
         found = await client_of(request).operator().describe_cluster()
-        filled, counts = texts(CLUSTER_FIELDS, found.own), texts(CLUSTER_FIELDS, found.settings)
-        counts = {name: text for name, text in counts.items() if name not in filled}
-        filled |= typed
+        filled, counts = filled_in(CLUSTER_FIELDS, found.own, found.settings, typed)
     return render(
         request,
         "cluster.html",

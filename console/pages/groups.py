@@ -16,11 +16,11 @@ from tarry.console.forms import (
     POLICY_FIELDS,
     Misread,
     changes,
+    filled_in,
     fingerprint,
     read,
     read_number,
     read_start,
-    texts,
 )
 from tarry.console.guard import form_of
 from tarry.console.rendering import (
@@ -77,13 +77,12 @@ async def _group_page(request: Request, typed: Mapping[str, str], faults: Mappin
     """Return the page of a group; what was typed into its form, and what is wrong with it, is shown."""
     look = await access_of(request).watch.look()
     values = await group_values_of(request, look)
-    described, filled, counts = None, {}, {}
+    described: GroupDescription | None = None
+    filled: dict[str, str] = {}
+    counts: dict[str, str] = {}
     if rights_of(look).operate:  # others are not told of policies and consumers
         described = await client_of(request).operator().describe_group(values["topic"], values["group"])
-        filled, counts = (
-            texts(POLICY_FIELDS, described.own) | dict(typed),
-            texts(POLICY_FIELDS, described.policy),
-        )
+        filled, counts = filled_in(POLICY_FIELDS, described.own, described.policy, typed)
     elif values["found"] is None:
         raise HTTPException(
             404, f"There is no group {values['group']} of {values['topic']} that you may see."
@@ -175,7 +174,7 @@ async def _change(request: Request) -> Response:
         return review(request, f"Change {group}", sentences, form, button="Change it", back=back)
     options = cast(PolicyOptions, given)
     await operator.set_group(topic, group, unset=own.keys() - given.keys(), **options)
-    return done(request, "Policy changed", sentences[:], back)
+    return done(request, "Policy changed", sentences, back)
 
 
 async def _seek(request: Request) -> Response:
