@@ -184,6 +184,18 @@ def advice_of(error: TarryError) -> str:
     return (type(error).__doc__ or "").split("\n\n", maxsplit=1)[0]
 
 
+def page(
+    template: str, values_of: Callable[[Request, Look], Awaitable[Mapping[str, Any]]]
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return the handler of a page that shows a look and nothing else."""
+
+    async def handler(request: Request) -> Response:
+        look = await access_of(request).watch.look()
+        return render(request, template, look=look, **await values_of(request, look))
+
+    return handler
+
+
 def live(
     template: str, values_of: Callable[[Request, Look], Awaitable[Mapping[str, Any]]]
 ) -> Callable[[Request], Awaitable[Response]]:

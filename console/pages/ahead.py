@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
-from tarry.console.rendering import access_of, live, render
+from tarry.console.rendering import live, page
 from tarry.console.views.ahead import COLUMNS, SPANS, ahead_of, span_of
 from tarry.console.views.table import Column, table_of
 from tarry.console.views.topics import TOPIC_COLUMNS, topic_rows
@@ -34,12 +33,7 @@ async def values_of(request: Request, look: Look) -> Mapping[str, Any]:
     }
 
 
-async def _page(request: Request) -> Response:
-    look = await access_of(request).watch.look()
-    return render(request, "ahead.html", look=look, **await values_of(request, look))
-
-
 ROUTES: Final = (
-    Route("/ahead", _page),
+    Route("/ahead", page("ahead.html", values_of)),
     Route("/live/ahead", live("ahead_live.html", values_of)),
 )

@@ -30,6 +30,7 @@ from tarry.console.rendering import (
     confirmed,
     done,
     live,
+    page,
     render,
     review,
     rights_of,
@@ -62,11 +63,6 @@ async def group_values_of(request: Request, look: Look) -> Mapping[str, Any]:
         "found": found[0][1] if found else None,
         "lag": lag_of(*found[0]) if found else 0,
     }
-
-
-async def _groups(request: Request) -> Response:
-    look = await access_of(request).watch.look()
-    return render(request, "groups.html", look=look, **await values_of(request, look))
 
 
 async def _group(request: Request) -> Response:
@@ -233,7 +229,7 @@ async def _delete(request: Request) -> Response:
 
 
 ROUTES: Final = (
-    Route("/groups", _groups),
+    Route("/groups", page("groups.html", values_of)),
     Route("/live/groups", live("groups_live.html", values_of)),
     Route("/topics/{topic}/{group}", _group),
     Route("/live/topics/{topic}/{group}", live("group_live.html", group_values_of)),

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
-from tarry.console.rendering import access_of, live, render
+from tarry.console.rendering import live, page
 from tarry.console.views.alarms import alarms
 from tarry.console.views.cluster import COLUMNS, node_rows
 from tarry.console.views.table import table_of
@@ -29,12 +28,7 @@ async def values_of(request: Request, look: Look) -> Mapping[str, Any]:
     }
 
 
-async def _page(request: Request) -> Response:
-    look = await access_of(request).watch.look()
-    return render(request, "now.html", look=look, **await values_of(request, look))
-
-
 ROUTES: Final = (
-    Route("/", _page),
+    Route("/", page("now.html", values_of)),
     Route("/live/now", live("now_live.html", values_of)),
 )

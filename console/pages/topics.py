@@ -30,6 +30,7 @@ from tarry.console.rendering import (
     confirmed,
     done,
     live,
+    page,
     render,
     review,
     rights_of,
@@ -62,11 +63,6 @@ async def topic_values_of(request: Request, look: Look) -> Mapping[str, Any]:
         "rate": look.rates.get(topic),
         "groups": table_of("groups", "Groups", GROUP_COLUMNS, rows, request.query_params, "-lag"),
     }
-
-
-async def _topics(request: Request) -> Response:
-    look = await access_of(request).watch.look()
-    return render(request, "topics.html", look=look, **await values_of(request, look))
 
 
 async def _topic(request: Request) -> Response:
@@ -206,7 +202,7 @@ async def _redrive(request: Request) -> Response:
 
 
 ROUTES: Final = (
-    Route("/topics", _topics),
+    Route("/topics", page("topics.html", values_of)),
     Route("/live/topics", live("topics_live.html", values_of)),
     Route("/topics", _create, methods=["POST"]),
     Route("/topics/{topic}", _topic),
