@@ -19,6 +19,7 @@ from tarry.client.operators.cluster_status import ClusterStatus
 from tarry.client.operators.group_policy import Exponential, GroupDescription
 from tarry.client.operators.topic_settings import Misfire
 from tarry.client.producers.producer import Producer
+from tarry.client.queries.query import Query
 from tarry.client.results import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
 from tarry.client.settings import Settings, Tls, parse_servers
 from tarry.client.start_position import Start
@@ -41,6 +42,7 @@ __all__ = [
     "Operator",
     "Producer",
     "Puller",
+    "Query",
     "Redriven",
     "Scheduled",
     "ScheduledBatch",
@@ -81,6 +83,10 @@ class Client:
     def puller(self, topic: str, group: str, **options: Unpack[PullerOptions]) -> Puller:
         """Return a consumer that takes messages call by call."""
         return Puller(self._cluster(), topic, group, **options)
+
+    def query(self) -> Query:
+        """Return a query."""
+        return Query(self._cluster())
 
     def operator(self) -> Operator:
         """Return an operator."""

@@ -41,6 +41,7 @@ from tarry.client.blocking.consumer import MessageBatch as MessageBatch, Puller 
 from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.operator import Operator as Operator
 from tarry.client.blocking.producer import Producer as Producer
+from tarry.client.blocking.query import Query as Query
 from tarry.client.consumers.consumer_options import ConsumerOptions, PullerOptions
 from tarry.client.settings import parse_servers
 
@@ -69,6 +70,10 @@ class Client:
     def puller(self, topic: str, group: str, **options: Unpack[PullerOptions]) -> Puller:
         """Return a consumer that takes messages call by call."""
         return Puller(self._made(partial(self._client.puller, topic, group, **options)), self._thread)
+
+    def query(self) -> Query:
+        """Return a query."""
+        return Query(self._made(self._client.query), self._thread)
 
     def operator(self) -> Operator:
         """Return an operator."""

@@ -49,6 +49,7 @@ from tarry.node.repair.scrubber import Scrub
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
+from tarry.node.services.query import QueryService
 from tarry.proto.bearer_token import PeerTokens
 from tarry.proto.files import make_folder
 from tarry.proto.reasons import Reason
@@ -74,7 +75,12 @@ DROPPED_PERIOD_S: Final = 10.0
 STOP_GRACE_S: Final = 2.0
 STOP_TRANSFER_MS: Final = 2_000
 COMMAND_OVERHEAD_BYTES: Final = 64 << 10
-SERVICES: Final = ("tarry.v1.ProducerService", "tarry.v1.ConsumerService", "tarry.v1.OperatorService")
+SERVICES: Final = (
+    "tarry.v1.ProducerService",
+    "tarry.v1.ConsumerService",
+    "tarry.v1.QueryService",
+    "tarry.v1.OperatorService",
+)
 
 
 class CannotListen(Exception):
@@ -247,6 +253,7 @@ class Node:
         self._producers = ProducerService(core, authorizer, calls)
         others = (
             ConsumerService(core, authorizer, calls, self._is_node),
+            QueryService(core, authorizer, calls),
             OperatorService(core, authorizer, calls, self._audit),
         )
         api = [service.handlers() for service in (self._producers, *others)]

@@ -53,7 +53,7 @@ ROOMS = {
         "services",
         "monitoring",
     ),
-    "client": ("local", "cluster", "producers", "operators", "consumers", "blocking", "cli"),
+    "client": ("local", "cluster", "producers", "queries", "operators", "consumers", "blocking", "cli"),
     "console": ("views", "pages"),
     "chaos": ("checks", "cluster", "traffic", "faults", "report", "scenarios"),
     "spark": ("checks",),

@@ -27,6 +27,7 @@ from tarry.proto.reasons import Reason
 from tarry.proto.tarry_consumer_pb2_grpc import ConsumerServiceStub
 from tarry.proto.tarry_operator_pb2_grpc import OperatorServiceStub
 from tarry.proto.tarry_producer_pb2_grpc import ProducerServiceStub
+from tarry.proto.tarry_query_pb2_grpc import QueryServiceStub
 
 ASK_MS: Final = 1_000
 """Time limit for a node's answer to a brief status call."""
@@ -51,6 +52,7 @@ class Node:
         )
         self.producer = ProducerServiceStub(self.channel)
         self.consumer = ConsumerServiceStub(self.channel)
+        self.query = QueryServiceStub(self.channel)
         self.operator = OperatorServiceStub(self.channel)
 
 

@@ -21,6 +21,7 @@ from tarry.node.reload import ReloadStatus
 from tarry.node.repair.records import Damage
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
+from tarry.node.services.query import QueryService
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.outcomes import Outcome
@@ -106,7 +107,7 @@ class Edge:
             ledger=ledger,
             holds=Holds(),
         )
-        kinds = (ProducerService, OperatorService)
+        kinds = (ProducerService, QueryService, OperatorService)
         self._services = [service(core, Authorizer({}), calls).handlers() for service in kinds]
 
     async def call(self, path: str, raw: bytes) -> list[bytes]:

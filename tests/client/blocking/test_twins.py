@@ -10,7 +10,7 @@ import pytest
 
 from tarry.client import aio, sync
 
-BLOCKING = ["Client", "Consumer", "Message", "MessageBatch", "Operator", "Producer", "Puller"]
+BLOCKING = ["Client", "Consumer", "Message", "MessageBatch", "Operator", "Producer", "Puller", "Query"]
 SAME_AS_STATE = {"closed", "in_hand", "lease_ms", "lost", "reconnects", "stale_acks"}
 SAME_AS_COLUMNS = {
     "attempts",

@@ -1,0 +1,26 @@
+"""QueryService: what waits, what became of a message, and cancels by what messages have in common."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+
+from tarry.node.assembly import Core
+from tarry.node.edge.auth import Authorizer
+from tarry.node.edge.grpc_types import MethodHandler, ServiceHandler
+from tarry.node.edge.leader_calls import LeaderCalls
+
+SERVICE: Final = "tarry.v1.QueryService"
+
+
+class QueryService:
+    """Answers queries; each part has some of the calls."""
+
+    def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
+        self._core, self._authorizer, self._calls = core, authorizer, calls
+
+    def handlers(self) -> ServiceHandler:
+        """Return the service's handlers for a grpc.aio server."""
+        methods: dict[str, MethodHandler] = {}
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
