@@ -53,6 +53,8 @@ CANCEL_NS_MAX: Final = 6_000_000
 """Estimated cost of one command's ids; a request whose ids take more becomes several."""
 ID_NS: Final = 3_000
 """Of an id, whatever its hour: its message may be the only one of its topic."""
+RELEASED_AHEAD_MS: Final = 60_000
+"""Of hours that begin later than that nothing is released yet, or the cancel's own outcome says so."""
 NOT_FOUND_TEXT: Final = (
     "no message has this id, or none that this caller may know of: it was never given, the message's hour "
     "has been deleted, or the token lacks the right to produce to its topic"
@@ -244,9 +246,12 @@ class ProducerService:
         if request.remaining_groups and not until_given:
             return levels.too_low(levels.CANCELS_RELEASED, self._machine.level)
         outcomes: NDArray[Any] = np.full(len(hour), pb.CANCEL_OUTCOME_NOT_FOUND, dtype=np.uint32)
-        if until_given and not self._authorizer.on:
+        # Of hours to come nothing is released: to look whether it is pending would only take time.
+        begins_ms = int(hour.min()) * HOUR_MS
+        released = until_given and begins_ms <= self._time.now_ms() + RELEASED_AHEAD_MS
+        if released and not self._authorizer.on:
             await self._driver.read_barrier()
-        refusal = await self._cancel_pending(context, hour, index, outcomes, until_given=until_given)
+        refusal = await self._cancel_pending(context, hour, index, outcomes, released=released)
         if refusal is None and until_given:
             remaining = request.remaining_groups
             refusal = await self._cancel_released(hour, index, outcomes, remaining=remaining)
@@ -263,15 +268,18 @@ class ProducerService:
         index: NDArray[np.uint32],
         outcomes: NDArray[np.uint32],
         *,
-        until_given: bool,
+        released: bool,
     ) -> Refusal | None:
-        """Cancel what is pending of messages that the caller may know of; set the outcomes of those."""
+        """Cancel what is pending of messages that the caller may know of; set the outcomes of those.
+
+        `released`: some may not be pending any more, and are answered without a commit.
+        """
         order = np.argsort(hour, kind="stable")
         costs_ns = ID_NS + self._machine.wheel.costs_ns(hour[order], index[order])
         for rows in portions(costs_ns, CANCEL_NS_MAX):
             piece = order[rows]
             piece = piece[self._may_know(context, hour[piece], index[piece])]
-            if until_given:  # what is not pending any more is answered without a commit
+            if released:
                 outcomes[piece] = OUTCOME_OF_STATE[self._machine.wheel.states(hour[piece], index[piece])]
                 piece = piece[outcomes[piece] == pb.CANCEL_OUTCOME_CANCELLED]
             if not len(piece):
