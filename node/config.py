@@ -85,6 +85,7 @@ class Limits(_Section):
     properties_max: int = Field(default=64, ge=0)
     keys_max: int = Field(default=16, ge=0)
     tags_max: int = Field(default=16, ge=0)
+    filter_tags_max: Count = 1_000
     ordering_key_chars_max: Count = 128
     record_overhead_bytes_max: Count = 64 << 10  # tags, keys and properties together
     batch_messages_max: Annotated[int, Field(ge=1, le=65_536)] = 4_096

@@ -70,7 +70,8 @@ def _print_consumers(group: GroupDescription) -> None:
     """Print a row for each consumer, if there are any."""
     rows = [
         {
-            **fields_of(consumer, "consumer", "address", "connected", "credit", "in_hand", "tags"),
+            **fields_of(consumer, "consumer", "address", "connected", "credit", "in_hand"),
+            "tags": list(consumer.tags_shown),
             "by": "calls" if consumer.polls else "stream" if consumer.since_ms else "",
             "since": time_text(consumer.since_ms) if consumer.since_ms else "",
             "first_lease_ends": time_text(consumer.lease_end_ms) if consumer.lease_end_ms else "",

@@ -110,7 +110,15 @@ class Consumer(Part):
     lease_end_ms: int
     """Of the first of their leases to end; 0: none is in hand."""
     tags: tuple[str, ...]
-    """It asks for messages with any of these; none: for all."""
+    """It asks for messages with any of these, the first 16; none: for all."""
+    tags_left_out: int = 0
+    """How many more of them there are."""
+
+    @property
+    def tags_shown(self) -> tuple[str, ...]:
+        """Its tags, and how many more there are, to be shown."""
+        more = (f"and {self.tags_left_out:,} more",) if self.tags_left_out else ()
+        return (*self.tags, *more)
 
 
 @dataclass(frozen=True, slots=True)

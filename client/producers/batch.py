@@ -199,7 +199,7 @@ def batch_of(
                 ordering_keys or repeat(""),
             )
         )
-    masks = list(map(tag_mask, tags)) if tags else None
+    masks = list(map(tag_mask, tags, ordering_keys or repeat(""))) if tags else None
     jitter = None if jitter_ms is None else jitter_column(jitter_ms, count)
     return Batch(time, time_column(time, times, count), [topic], None, masks, records, jitter)
 

@@ -213,7 +213,7 @@ class Producer(OneWayErrors):
             )
         serialized = record(bytes(body), tags, keys, properties, ordering_key)
         self._accumulator.put(
-            time, topic, value, tag_mask(tags) if tags else 0, jitter_ms, serialized, waiter
+            time, topic, value, tag_mask(tags, ordering_key) if tags else 0, jitter_ms, serialized, waiter
         )
 
     async def _send(self, batch: Batch) -> producer_pb.ScheduleBatchResponse:

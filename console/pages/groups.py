@@ -119,7 +119,7 @@ def _consumer_rows(described: GroupDescription | None) -> list[Row]:
             "credit": one.credit,
             "in_hand": one.in_hand,
             "lease_end_ms": one.lease_end_ms,
-            "tags": " ".join(one.tags),
+            "tags": " ".join(one.tags_shown),
         }
         for one in described.consumers
     ]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Final
 
 from tarry.proto.reasons import Reason
@@ -13,6 +14,10 @@ from tarry.replication.state_machine.refusal import Refusal
 
 OUTGOING_BYTES_MAX: Final = 4 << 20
 """Of one call's answer; its last message may go beyond."""
+
+TAGS_SHOWN: Final = 16
+"""Of a filter, where it is told."""
+TAG_CHARS_SHOWN: Final = 64
 
 ANSWERS_BYTES_MAX: Final = 4 << 20
 """Of what waits for a stream's consumer to read it, behind what is being written."""
@@ -136,8 +141,8 @@ class PolledFilter:
         if self._tags is None or self._tags == consumer.tags or not (in_flight or now_ms < self._until_ms):
             return None
         text = (
-            f"the group was received from with the tags {sorted(self._tags)}: ask for the same, use another "
-            f"group, or wait until all is acknowledged and nobody has called for {self.lease_ms} ms"
+            f"the group was received from with the tags {tags_text(self._tags)}: ask for the same, use "
+            f"another group, or wait until all is acknowledged and nobody has called for {self.lease_ms} ms"
         )
         return Refusal(Reason.FILTER_DIFFERS, text)
 
@@ -147,5 +152,25 @@ def differs(consumer: Consumer, others: Iterable[Consumer]) -> Refusal | None:
     tags = [other.tags for other in others if other.name != consumer.name and other.tags != consumer.tags]
     if not tags:
         return None
-    text = f"the group's consumers ask for the tags {sorted(tags[0])}: ask for the same, or use another group"
+    text = (
+        f"the group's consumers ask for the tags {tags_text(tags[0])}: ask for the same, or use another group"
+    )
     return Refusal(Reason.FILTER_DIFFERS, text)
+
+
+def shown_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return the first tags as a terminal may show them, cut: to filter by, any text will do."""
+    return tuple(map(_printable, nsmallest(TAGS_SHOWN, tags)))
+
+
+def tags_text(tags: Collection[str]) -> str:
+    """Return the first tags, and how many more there are."""
+    more = len(tags) - TAGS_SHOWN
+    return f"{[*shown_tags(tags)]}" + (f" and {more} more" if more > 0 else "")
+
+
+def _printable(tag: str) -> str:
+    text = tag[:TAG_CHARS_SHOWN]
+    if not text.isprintable():
+        text = "".join(one if one.isprintable() else "?" for one in text)
+    return text if len(tag) <= TAG_CHARS_SHOWN else f"{text[:-1]}…"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 from typing import Final, NamedTuple, TypeAlias
 
-from tarry.node.delivery.consumer import Consumer
+from tarry.node.delivery.consumer import Consumer, shown_tags
 from tarry.node.delivery.in_flight import InFlight
 from tarry.proto import tarry_operator_pb2 as pb
 
@@ -19,7 +19,6 @@ PIECE_CONSUMERS: Final = 500
 """Shown by one turn, at some 0.01 ms each and for each 4 tags, with the next: some 5 ms."""
 PIECE_BATCHES: Final = 65_536
 """Of theirs, whose leases are looked at."""
-TAG_CHARS_MAX: Final = 64
 KEPT_MIN: Final = 64
 """Of those that have gone, before it is looked who still has something in hand."""
 
@@ -28,13 +27,14 @@ Shown: TypeAlias = tuple[list[pb.Consumer], int]
 
 
 class _Gone(NamedTuple):
-    """A consumer whose stream or call is over, as far as it is known."""
+    """A consumer as far as it is known once its stream or call is over."""
 
     address: str = ""
     since_ms: int = 0
     polls: bool = False
     tags: tuple[str, ...] = ()
     """As they are shown: as they came they may be long."""
+    tags_left_out: int = 0
 
 
 class ConsumerTable:
@@ -50,8 +50,7 @@ class ConsumerTable:
     def left(self, consumer: Consumer, in_flight: Sequence[InFlight]) -> None:
         """Note that its stream or call is over."""
         if any(consumer.name in some for some in in_flight):
-            known = consumer.address, consumer.since_ms, consumer.polls, _shown(consumer.tags)
-            self._gone[consumer.name] = _Gone(*known)
+            self._gone[consumer.name] = _shown(consumer)
         if len(self._gone) > KEPT_MIN + 2 * sum(map(len, in_flight)):
             self._gone = {
                 name: known for name, known in self._gone.items() if any(name in some for some in in_flight)
@@ -88,8 +87,7 @@ class ConsumerTable:
         held = [one for some in in_flight if (one := some.get(name)) is not None]
         ends_ms = [batch.until_ms for one in held for batch in one.batches]
         # of whom only the leader before has delivered to nothing else is known
-        gone = self._gone.get(name, _Gone())
-        known, tags = (connected[-1], _shown(connected[-1].tags)) if connected else (gone, gone.tags)
+        known = _shown(connected[-1]) if connected else self._gone.get(name, _Gone())
         row = pb.Consumer(
             consumer=name,
             address=known.address,
@@ -99,18 +97,13 @@ class ConsumerTable:
             credit=sum(consumer.credit for consumer in connected),
             in_hand=sum(one.messages for one in held),
             lease_end_ms=min(ends_ms, default=0),
-            tags=tags,
+            tags=known.tags,
+            tags_left_out=known.tags_left_out,
         )
         return row, len(ends_ms)
 
 
-def _shown(tags: Iterable[str]) -> tuple[str, ...]:
-    """Return tags as a terminal may show them, cut: to filter by, any text will do."""
-    return tuple(map(_printable, sorted(tags)))
-
-
-def _printable(tag: str) -> str:
-    text = tag[:TAG_CHARS_MAX]
-    if not text.isprintable():
-        text = "".join(one if one.isprintable() else "?" for one in text)
-    return text if len(tag) <= TAG_CHARS_MAX else f"{text[:-1]}…"
+def _shown(consumer: Consumer) -> _Gone:
+    tags = shown_tags(consumer.tags)
+    more = len(consumer.tags) - len(tags)
+    return _Gone(consumer.address, consumer.since_ms, consumer.polls, tags, more)

@@ -29,6 +29,7 @@ from tarry.node.delivery.marks import Marks
 from tarry.node.delivery.offset_pieces import PIECE_BLOCKS
 from tarry.node.delivery.ordering import Lanes, Parked
 from tarry.node.delivery.reservation import Reservation
+from tarry.proto.tags import TagFilter
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.queue_checksums import block_starts
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue, UnitsDamaged
@@ -85,7 +86,7 @@ class Feed:
         self.doubtful = 0  # offsets below may have been delivered, nobody knows
         self.reservation = Reservation()
         self.announced = 0  # a heartbeat has said that offsets below may have been delivered
-        self.tag_mask = 0  # pass over what has none of these bits; 0: take all
+        self.tags: TagFilter | None = None  # pass over what it does not let through; None: take all
         self.held_until_ms: int | None = None
         self.in_flight = InFlight()
         self.damage: UnitsDamaged | None = None  # met by ``load``, and not mended
@@ -183,8 +184,8 @@ class Feed:
                 wanted &= ~contains(self._ahead, offsets)
                 self._ahead.remove_range(0, self.next)
             wanted &= ~self._put_aside(offsets, units["lane"], wanted)
-            if self.tag_mask:
-                matches = (units["tag_mask"] & np.uint64(self.tag_mask)) != 0
+            if self.tags is not None:
+                matches = self.tags.may_match(units["tag_mask"])
                 passed.append(offsets[wanted & ~matches])
                 wanted &= matches
             self._merge(units[wanted], offsets[wanted], offsets[wanted] < np.uint64(self.doubtful))

@@ -27,7 +27,7 @@ from tarry.node.delivery.settlement import Settlement
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
-from tarry.proto.tags import tag_mask
+from tarry.proto.tags import tag_filter
 from tarry.proto.tarry_message_pb2 import RetryReason
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
@@ -278,7 +278,7 @@ class GroupDelivery:
 
     def _set_filter(self, consumer: Consumer) -> None:
         for feed in self.feeds.values():
-            feed.tag_mask = tag_mask(sorted(consumer.tags))
+            feed.tags = tag_filter(consumer.tags) if consumer.tags else None
 
     def leave(self, consumer: Consumer, *, clean: bool) -> None:
         """Remove a consumer. Left cleanly, what is in flight to it goes out again at once; a

@@ -16,6 +16,8 @@ OVERHEAD_BYTES: Final = 64 << 10
 """Of names, and what else there is few of; of most requests that is all."""
 OFFSET_BYTES: Final = 9
 """Of an offset in a column that is not packed."""
+FILTER_TAG_BYTES: Final = 128
+"""Of a tag to filter by; fewer may be longer."""
 ID_BYTES: Final = message_id.LENGTH + 2
 
 
@@ -29,6 +31,7 @@ def of_clients(limits: Limits) -> Callable[[str], int]:
         "ScheduleStream": batch,
         "Cancel": ID_BYTES * limits.cancel_ids_max,
         "Consume": offsets,
+        "Receive": FILTER_TAG_BYTES * limits.filter_tags_max,
         "Ack": offsets,
         "Nack": offsets,
         "Extend": offsets,

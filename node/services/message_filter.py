@@ -13,7 +13,7 @@ from tarry.node.config import Limits
 from tarry.node.edge.names import check_topic, unknown_topic
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.reasons import Reason
-from tarry.proto.tags import tag_mask
+from tarry.proto.tags import tag_filter
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.refusal import Refusal
@@ -40,8 +40,6 @@ class Filter:
     due_from_ms: int
     due_to_ms: int
     """Due times in [from, to)."""
-    tag_mask: int
-    """Bits of all tags; 0: any message."""
 
     @property
     def needs_records(self) -> bool:
@@ -54,10 +52,7 @@ class Filter:
 
     def tagged(self, masks: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Flag tag masks, u8[n], unpacked of lanes, of messages that may have one of the tags."""
-        if not self.tag_mask:
-            return np.ones(len(masks), np.bool_)
-        flags: NDArray[np.bool_] = (masks & np.uint64(self.tag_mask)) != 0
-        return flags
+        return tag_filter(self.tags).may_match(masks)
 
     def matching(self, records: Sequence[bytes | None]) -> NDArray[np.bool_]:
         """Flag records; one that is damaged (None) does not match."""
@@ -90,7 +85,6 @@ def checked(request: pb.MessageFilter, queues: Queues, limits: Limits) -> Filter
         key_prefix=request.key_prefix,
         due_from_ms=request.due_from_ms,
         due_to_ms=request.due_to_ms or DUE_MS_MAX,
-        tag_mask=tag_mask(request.tags),
     )
 
 

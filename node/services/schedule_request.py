@@ -76,7 +76,9 @@ class Intake:
             due_ms=_column(request, "due_ms", I8),
             delay_ms=_column(request, "delay_ms", I8),
             delay_level=_column(request, "delay_level", U4),
-            tag_mask=np.array([tag_mask(request.record.tags)], dtype="<u8").tobytes(),
+            tag_mask=np.array(
+                [tag_mask(request.record.tags, request.record.ordering_key)], dtype="<u8"
+            ).tobytes(),
             records=[record],
             jitter_ms=np.array([request.jitter_ms], U4).tobytes() if request.jitter_ms else b"",
         )

@@ -89,7 +89,7 @@ class Subscriptions:
         return Refusal(Reason.TOO_MANY_OFFSETS, text, {"offsets_max": str(most)})
 
     def _check_filter(self, tags: Collection[str]) -> Refusal | None:
-        most = self._config.limits.tags_max
+        most = self._config.limits.filter_tags_max
         if len(tags) > most:
             return Refusal(Reason.TOO_MANY_TAGS, f"{len(tags)} tags to filter by, more than {most}")
         if "" in tags:

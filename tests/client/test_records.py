@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.client.records import bodies_of, body_of, body_records, record, varint
-from tarry.proto.tags import tag_bit, tag_mask
 from tarry.proto.tarry_message_pb2 import Record
 
 texts = st.lists(st.text(max_size=8), max_size=3)
@@ -76,15 +75,3 @@ def test_bytes_that_are_no_record_are_an_error() -> None:
 )
 def test_varints_are_protobuf_s(value: int, encoded: bytes) -> None:
     assert varint(value) == encoded
-
-
-@given(texts)
-def test_a_mask_holds_the_bit_of_every_tag_and_no_other(tags: list[str]) -> None:
-    mask = tag_mask(tags)
-    assert 0 <= mask < 1 << 64
-    assert all(mask & tag_bit(tag) for tag in tags)
-    assert mask.bit_count() == len({tag_bit(tag) for tag in tags})
-
-
-def test_tag_bits_are_what_they_were_when_messages_were_stored() -> None:
-    assert [tag_bit(tag) for tag in ("", "paid", "a", "b")] == [1 << 0, 1 << 17, 1 << 48, 1 << 4]

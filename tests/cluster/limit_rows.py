@@ -169,7 +169,7 @@ def a_subscribe_that_names_as_much_as_it_may(play: Play) -> None:
         group=GROUP,
         consumer=CONSUMER,
         credit=LIMITS.credit_max,
-        tags=[f"{number}".ljust(100, "t") for number in range(LIMITS.tags_max)],
+        tags=[f"{number}".ljust(100, "t") for number in range(LIMITS.filter_tags_max)],
         holding=[consumer_pb.Holding(queue=queue, offset=range(share)) for queue in range(QUEUES_HELD_MAX)],
     )
     requests = [consumer_pb.ConsumeRequest(subscribe=subscribe)]

@@ -95,8 +95,8 @@ def _batch(records: list[bytes], **fields: Any) -> producer_pb.ScheduleBatchRequ
 def _consumers() -> Iterator[Over]:
     lease = {"lease_ms": DELIVERY.lease_ms_max + 1}
     split, within = "split the request", f"to {DELIVERY.lease_ms_max}"
-    tags = [f"{number}" for number in range(LIMITS.tags_max + 1)]
-    many_tags = f"more than {LIMITS.tags_max}"
+    tags = [f"{number}" for number in range(LIMITS.filter_tags_max + 1)]
+    many_tags = f"more than {LIMITS.filter_tags_max}"
     path = "ConsumerService/Receive"
     receives: dict[str, tuple[dict[str, Any], str, str]] = {
         "messages": ({"messages_max": DELIVERY.batch_messages_max + 1}, "RECEIVE_INVALID", "at most"),

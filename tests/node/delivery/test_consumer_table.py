@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tarry.node.delivery import consumer_table
-from tarry.node.delivery.consumer import Consumer
-from tarry.node.delivery.consumer_table import KEPT_MIN, TAG_CHARS_MAX, ConsumerTable
+from tarry.node.delivery.consumer import TAG_CHARS_SHOWN, TAGS_SHOWN, Consumer
+from tarry.node.delivery.consumer_table import KEPT_MIN, ConsumerTable
 from tarry.node.delivery.in_flight import Batch, InFlight
 from tarry.proto import tarry_operator_pb2 as pb
 from tests.node.group_in_process import GROUP, SETTINGS, TOPIC, Group
@@ -155,7 +155,13 @@ def test_one_that_settles_all_while_others_are_looked_at_is_not_shown(
 
 def test_tags_are_shown_cut_and_as_a_terminal_may_have_them() -> None:
     [row] = told(ConsumerTable(), [consumer("a", "b\x1b[31m\n", "t" * 10_000)])[0]
-    assert row.tags == ["b?[31m?", "t" * (TAG_CHARS_MAX - 1) + "…"]
+    assert row.tags == ["b?[31m?", "t" * (TAG_CHARS_SHOWN - 1) + "…"]
+
+
+def test_of_many_tags_the_first_are_shown_and_the_others_counted() -> None:
+    names = [f"{number:04}" for number in range(1_000)]
+    [row] = told(ConsumerTable(), [consumer("a", *names)])[0]
+    assert (list(row.tags), row.tags_left_out) == (names[:TAGS_SHOWN], 1_000 - TAGS_SHOWN)
 
 
 def test_those_that_have_gone_are_forgotten_once_they_have_nothing_in_hand() -> None:

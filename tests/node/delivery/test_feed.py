@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tarry.node.delivery.feed import NONE, TURN_SORTED_MAX, Feed
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.ordering import Lanes
+from tarry.proto.tags import TagFilter, tag_mask
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
@@ -108,9 +109,10 @@ def test_what_is_still_in_hand_when_a_lease_ends_is_given_up(queue: ReadyQueue) 
 
 
 def test_what_a_filter_passes_over_is_named_to_be_acknowledged(queue: ReadyQueue) -> None:
-    fill(queue, [1, 2, 3, 4], masks=[1, 2, 3, 4])
+    masks = [tag_mask(tags) for tags in (["a"], ["b"], ["a", "b"], [])]
+    fill(queue, [1, 2, 3, 4], masks=masks)
     feed = feed_of(queue, Acknowledgements())
-    feed.tag_mask = 2
+    feed.tags = TagFilter(["b"])
     assert feed.load().tolist() == [0, 3]
     assert feed.take(9, 9)["offset"].tolist() == [1, 2]
 
