@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.wheel.cached_reads import FilePlaces, Pread
+from tarry.wheel.due_scan import Chosen, DueScan
 from tarry.wheel.durability import Durability
 from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
@@ -249,6 +250,13 @@ class Wheel:
         Those in the far log come with `start` 0. Raises OSError and WheelDamaged.
         """
         return self._messages.pending_of(self._release.cut, hour, topic, start, count)
+
+    def due_scan(self, chosen: Chosen, after: Cut, end_ms: int) -> DueScan:
+        """Return a scan for what is pending, chosen, behind a position, and due before `end_ms`.
+
+        In the order of due time and global index, some ms of work a step, whatever there is.
+        """
+        return DueScan(self._hours, lambda: self._release.cut, chosen, after, end_ms)
 
     def topics_pending(self) -> int:
         """Return the number of topics with pending messages."""
