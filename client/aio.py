@@ -19,6 +19,7 @@ from tarry.client.operators.cluster_status import ClusterStatus
 from tarry.client.operators.group_policy import Exponential, GroupDescription
 from tarry.client.operators.topic_settings import Misfire
 from tarry.client.producers.producer import Producer
+from tarry.client.queries.listing import ListedMessage, ListedPage, ListedState
 from tarry.client.queries.query import Query
 from tarry.client.results import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
 from tarry.client.settings import Settings, Tls, parse_servers
@@ -35,6 +36,9 @@ __all__ = [
     "Exponential",
     "FailedAcks",
     "GroupDescription",
+    "ListedMessage",
+    "ListedPage",
+    "ListedState",
     "Message",
     "MessageBatch",
     "MessageState",

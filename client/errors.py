@@ -65,6 +65,10 @@ class InvalidSetting(Refused):
     """A topic's setting, or the place to move a group to, cannot be used. Give another."""
 
 
+class InvalidQuery(Refused):
+    """A filter, state, cursor or page size cannot be used. The text says what to give."""
+
+
 class NoRoom(Refused):
     """A second, topic, disk or table is full. Choose another due time, spread with a jitter, or wait."""
 
@@ -174,6 +178,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.EXPORT_INVALID,
         Reason.FIELD_UNKNOWN,
     ),
+    InvalidQuery: (Reason.QUERY_INVALID,),
     NoRoom: (
         Reason.SECOND_FULL,
         Reason.TOPIC_FULL,

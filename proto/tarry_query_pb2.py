@@ -22,33 +22,42 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from tarry.proto import tarry_message_pb2 as tarry_dot_proto_dot_tarry__message__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtarry/proto/tarry_query.proto\x12\x08tarry.v1\"v\n\rMessageFilter\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04tags\x18\x02 \x03(\t\x12\x0c\n\x04keys\x18\x03 \x03(\t\x12\x12\n\nkey_prefix\x18\x04 \x01(\t\x12\x13\n\x0b\x64ue_from_ms\x18\x05 \x01(\x12\x12\x11\n\tdue_to_ms\x18\x06 \x01(\x12\"\x11\n\x0f\x46orecastRequest\"\x12\n\x10\x46orecastResponse\">\n\x13ListMessagesRequest\x12\'\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x17.tarry.v1.MessageFilter\"\x16\n\x14ListMessagesResponse\"\x1c\n\x0eGetLifeRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\x11\n\x0fGetLifeResponse\"@\n\x15\x43\x61ncelMatchingRequest\x12\'\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x17.tarry.v1.MessageFilter\"\x18\n\x16\x43\x61ncelMatchingResponse2\xb7\x02\n\x0cQueryService\x12\x41\n\x08\x46orecast\x12\x19.tarry.v1.ForecastRequest\x1a\x1a.tarry.v1.ForecastResponse\x12M\n\x0cListMessages\x12\x1d.tarry.v1.ListMessagesRequest\x1a\x1e.tarry.v1.ListMessagesResponse\x12>\n\x07GetLife\x12\x18.tarry.v1.GetLifeRequest\x1a\x19.tarry.v1.GetLifeResponse\x12U\n\x0e\x43\x61ncelMatching\x12\x1f.tarry.v1.CancelMatchingRequest\x1a .tarry.v1.CancelMatchingResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dtarry/proto/tarry_query.proto\x12\x08tarry.v1\x1a\x1ftarry/proto/tarry_message.proto\"v\n\rMessageFilter\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04tags\x18\x02 \x03(\t\x12\x0c\n\x04keys\x18\x03 \x03(\t\x12\x12\n\nkey_prefix\x18\x04 \x01(\t\x12\x13\n\x0b\x64ue_from_ms\x18\x05 \x01(\x12\x12\x11\n\tdue_to_ms\x18\x06 \x01(\x12\"\x11\n\x0f\x46orecastRequest\"\x12\n\x10\x46orecastResponse\"\xa7\x01\n\x13ListMessagesRequest\x12\'\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x17.tarry.v1.MessageFilter\x12%\n\x06states\x18\x02 \x03(\x0e\x32\x15.tarry.v1.ListedState\x12\r\n\x05group\x18\x03 \x01(\t\x12\x11\n\tpage_size\x18\x04 \x01(\r\x12\x0e\n\x06\x63ursor\x18\x05 \x01(\t\x12\x0e\n\x06\x62odies\x18\x06 \x01(\x08\"g\n\x14ListMessagesResponse\x12)\n\x08messages\x18\x01 \x03(\x0b\x32\x17.tarry.v1.ListedMessage\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\t\x12\x14\n\x0clooked_to_ms\x18\x03 \x01(\x12\"\x92\x03\n\rListedMessage\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06\x64ue_ms\x18\x02 \x01(\x12\x12$\n\x05state\x18\x03 \x01(\x0e\x32\x15.tarry.v1.ListedState\x12\r\n\x05group\x18\x04 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\r\x12%\n\x06reason\x18\x06 \x01(\x0e\x32\x15.tarry.v1.RetryReason\x12\x0e\n\x06offset\x18\x07 \x01(\x04\x12\x13\n\x0breleased_ms\x18\x08 \x01(\x12\x12\x0f\n\x07\x64\x61maged\x18\t \x01(\x08\x12\x0c\n\x04tags\x18\n \x03(\t\x12\x0c\n\x04keys\x18\x0b \x03(\t\x12\x14\n\x0cordering_key\x18\x0c \x01(\t\x12;\n\nproperties\x18\r \x03(\x0b\x32\'.tarry.v1.ListedMessage.PropertiesEntry\x12\x12\n\nbody_bytes\x18\x0e \x01(\x04\x12\x0c\n\x04\x62ody\x18\x0f \x01(\x0c\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x1c\n\x0eGetLifeRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\x11\n\x0fGetLifeResponse\"@\n\x15\x43\x61ncelMatchingRequest\x12\'\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x17.tarry.v1.MessageFilter\"\x18\n\x16\x43\x61ncelMatchingResponse*\xc9\x01\n\x0bListedState\x12\x1c\n\x18LISTED_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14LISTED_STATE_PENDING\x10\x01\x12\x19\n\x15LISTED_STATE_RETRYING\x10\x02\x12\x19\n\x15LISTED_STATE_RELEASED\x10\x03\x12\x18\n\x14LISTED_STATE_WAITING\x10\x04\x12\x18\n\x14LISTED_STATE_IN_HAND\x10\x05\x12\x18\n\x14LISTED_STATE_SETTLED\x10\x06\x32\xb7\x02\n\x0cQueryService\x12\x41\n\x08\x46orecast\x12\x19.tarry.v1.ForecastRequest\x1a\x1a.tarry.v1.ForecastResponse\x12M\n\x0cListMessages\x12\x1d.tarry.v1.ListMessagesRequest\x1a\x1e.tarry.v1.ListMessagesResponse\x12>\n\x07GetLife\x12\x18.tarry.v1.GetLifeRequest\x1a\x19.tarry.v1.GetLifeResponse\x12U\n\x0e\x43\x61ncelMatching\x12\x1f.tarry.v1.CancelMatchingRequest\x1a .tarry.v1.CancelMatchingResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tarry.proto.tarry_query_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MESSAGEFILTER']._serialized_start=43
-  _globals['_MESSAGEFILTER']._serialized_end=161
-  _globals['_FORECASTREQUEST']._serialized_start=163
-  _globals['_FORECASTREQUEST']._serialized_end=180
-  _globals['_FORECASTRESPONSE']._serialized_start=182
-  _globals['_FORECASTRESPONSE']._serialized_end=200
-  _globals['_LISTMESSAGESREQUEST']._serialized_start=202
-  _globals['_LISTMESSAGESREQUEST']._serialized_end=264
-  _globals['_LISTMESSAGESRESPONSE']._serialized_start=266
-  _globals['_LISTMESSAGESRESPONSE']._serialized_end=288
-  _globals['_GETLIFEREQUEST']._serialized_start=290
-  _globals['_GETLIFEREQUEST']._serialized_end=318
-  _globals['_GETLIFERESPONSE']._serialized_start=320
-  _globals['_GETLIFERESPONSE']._serialized_end=337
-  _globals['_CANCELMATCHINGREQUEST']._serialized_start=339
-  _globals['_CANCELMATCHINGREQUEST']._serialized_end=403
-  _globals['_CANCELMATCHINGRESPONSE']._serialized_start=405
-  _globals['_CANCELMATCHINGRESPONSE']._serialized_end=429
-  _globals['_QUERYSERVICE']._serialized_start=432
-  _globals['_QUERYSERVICE']._serialized_end=743
+  _globals['_LISTEDMESSAGE_PROPERTIESENTRY']._loaded_options = None
+  _globals['_LISTEDMESSAGE_PROPERTIESENTRY']._serialized_options = b'8\001'
+  _globals['_LISTEDSTATE']._serialized_start=1057
+  _globals['_LISTEDSTATE']._serialized_end=1258
+  _globals['_MESSAGEFILTER']._serialized_start=76
+  _globals['_MESSAGEFILTER']._serialized_end=194
+  _globals['_FORECASTREQUEST']._serialized_start=196
+  _globals['_FORECASTREQUEST']._serialized_end=213
+  _globals['_FORECASTRESPONSE']._serialized_start=215
+  _globals['_FORECASTRESPONSE']._serialized_end=233
+  _globals['_LISTMESSAGESREQUEST']._serialized_start=236
+  _globals['_LISTMESSAGESREQUEST']._serialized_end=403
+  _globals['_LISTMESSAGESRESPONSE']._serialized_start=405
+  _globals['_LISTMESSAGESRESPONSE']._serialized_end=508
+  _globals['_LISTEDMESSAGE']._serialized_start=511
+  _globals['_LISTEDMESSAGE']._serialized_end=913
+  _globals['_LISTEDMESSAGE_PROPERTIESENTRY']._serialized_start=864
+  _globals['_LISTEDMESSAGE_PROPERTIESENTRY']._serialized_end=913
+  _globals['_GETLIFEREQUEST']._serialized_start=915
+  _globals['_GETLIFEREQUEST']._serialized_end=943
+  _globals['_GETLIFERESPONSE']._serialized_start=945
+  _globals['_GETLIFERESPONSE']._serialized_end=962
+  _globals['_CANCELMATCHINGREQUEST']._serialized_start=964
+  _globals['_CANCELMATCHINGREQUEST']._serialized_end=1028
+  _globals['_CANCELMATCHINGRESPONSE']._serialized_start=1030
+  _globals['_CANCELMATCHINGRESPONSE']._serialized_end=1054
+  _globals['_QUERYSERVICE']._serialized_start=1261
+  _globals['_QUERYSERVICE']._serialized_end=1572
 # @@protoc_insertion_point(module_scope)

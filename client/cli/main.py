@@ -8,7 +8,17 @@ from typing import Annotated
 import typer
 
 from tarry.client.aio import Client
-from tarry.client.cli import backup, consume, groups, ledger, reconcile, schedule, topics, upgrade
+from tarry.client.cli import (
+    backup,
+    consume,
+    groups,
+    ledger,
+    list_messages,
+    reconcile,
+    schedule,
+    topics,
+    upgrade,
+)
 from tarry.client.cli.cluster import cluster_app
 from tarry.client.cli.options import EXIT_CODES, OnCluster, cluster_command
 from tarry.client.cli.output import Output, body_fields, fields_of, print_fields, print_outcomes, words
@@ -27,6 +37,7 @@ cluster_command(app)(consume.receive)
 for command in (consume.ack, consume.nack, consume.extend):
     epilog = "Exit code 1 also where a message was not in hand any more. " + EXIT_CODES
     cluster_command(app, epilog=epilog)(command)
+cluster_command(app, "list")(list_messages.list_messages)
 cluster_command(app)(top)
 cluster_command(app)(topics.redrive)
 cluster_command(app)(backup.backup)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from typing import Unpack
+
 from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
+from tarry.client.queries.listing import PAGE_MAX, ListedMessage, ListedPage, ListOptions, page_of, request_of
 
 
 class Query:
@@ -12,3 +16,32 @@ class Query:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._calls = Calls(nodes)
+
+    async def list_page(
+        self, topic: str, *, size: int = 100, cursor: str = "", **only: Unpack[ListOptions]
+    ) -> ListedPage:
+        """Return a page of a topic's messages, ``size`` at most, up to 1,000; ``cursor``: of the page before.
+
+        First what waits for its due time or a retry, by due time, then what is released, by offset.
+        Raises InvalidQuery, NotFound, NotPermitted, Damaged.
+        """
+        request = request_of(topic, size, cursor, only)
+        answer = await self._calls.call(lambda node: node.query.ListMessages, request, changes=False)
+        return page_of(answer, only)
+
+    async def list_messages(
+        self, topic: str, *, limit: int | None = None, **only: Unpack[ListOptions]
+    ) -> AsyncGenerator[ListedMessage, None]:
+        """Yield a topic's messages, ``limit`` at most, in the order of ``list_page``, also across leaders.
+
+        What is there all the time, in one state, comes once. Raises as ``list_page``.
+        """
+        cursor, left = "", limit
+        while left is None or left > 0:
+            size = PAGE_MAX if left is None else min(PAGE_MAX, left)
+            page = await self.list_page(topic, size=size, cursor=cursor, **only)
+            for message in page.messages:
+                yield message
+            left = None if left is None else left - len(page.messages)
+            if not (cursor := page.cursor):
+                return

@@ -114,6 +114,10 @@ class Feed:
         """Number of messages in flight."""
         return len(self._batch_at)
 
+    def in_hand(self, offsets: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return which offsets, shape (n,), a consumer has, or after a failover may have."""
+        return self._batch_at.has(offsets) | contains(self._held, offsets)
+
     def is_out(self) -> bool:
         """Return whether something that may have been delivered is not acknowledged."""
         return self._acknowledged.floor < max(self.cursor, self.doubtful)

@@ -15,10 +15,12 @@ import pytest
 from google.protobuf.message import Message
 
 from tarry.client.local.cluster import LocalCluster
+from tarry.node.services.list_cursor import Phase, Place, key_of, text_of
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto import tarry_query_pb2 as query_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine.levels import HIGHEST
@@ -33,6 +35,8 @@ CALL_S = 5.0
 WAITS = {"OperatorService/AddMember", "OperatorService/TransferLeadership", "ConsumerService/Consume"}
 """These may have nothing to say for longer than this test waits."""
 STREAMS = {"ProducerService/ScheduleStream", "ConsumerService/Consume"}
+NOT_YET = {"QueryService/Forecast", "QueryService/GetLife", "QueryService/CancelMatching"}
+"""These have no handlers."""
 ANSWERED_BY_STREAMS = {
     "OperatorService/Redrive",
     "OperatorService/ExportLedger",
@@ -77,6 +81,24 @@ VALID: dict[str, list[Message]] = {
         consumer_pb.ConsumeRequest(ack=consumer_pb.Ack(request=1, offset=[0])),
         consumer_pb.ConsumeRequest(nack=consumer_pb.Nack(request=2, offset=[1], delay_ms=0)),
         consumer_pb.ConsumeRequest(extend=consumer_pb.Extend(request=3, offset=[2], lease_ms=1_000)),
+    ],
+    "QueryService/ListMessages": [
+        query_pb.ListMessagesRequest(
+            filter=query_pb.MessageFilter(
+                topic="t", tags=["red"], keys=["k"], key_prefix="k", due_to_ms=1 << 50
+            ),
+            states=["LISTED_STATE_PENDING", "LISTED_STATE_RETRYING", "LISTED_STATE_RELEASED"],
+            group="g",
+            page_size=9,
+            bodies=True,
+        ),
+        query_pb.ListMessagesRequest(
+            filter=query_pb.MessageFilter(topic="t"),
+            cursor=text_of(
+                Place(Phase.WHEEL, 0, 1, 2, 3),
+                key_of(query_pb.ListMessagesRequest(filter=query_pb.MessageFilter(topic="t"))),
+            ),
+        ),
     ],
     "OperatorService/ClusterStatus": [operator_pb.ClusterStatusRequest(digest=True)],
     "OperatorService/TransferLeadership": [operator_pb.TransferLeadershipRequest(target="n9", deadline_ms=1)],
@@ -161,11 +183,10 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 def test_every_call_is_named_here() -> None:
-    files = (producer_pb, consumer_pb, operator_pb, peer_pb)
+    files = (producer_pb, consumer_pb, query_pb, operator_pb, peer_pb)
     services = [one for file in files for one in file.DESCRIPTOR.services_by_name.values()]
-    assert {f"{service.name}/{method.name}" for service in services for method in service.methods} == set(
-        VALID
-    )
+    calls = {f"{service.name}/{method.name}" for service in services for method in service.methods}
+    assert calls - NOT_YET == set(VALID)
 
 
 def test_absurd_requests_are_refused_by_type_and_leave_three_equal_nodes(cluster: LocalCluster) -> None:
@@ -228,7 +249,7 @@ def answered(channel: grpc.Channel, path: str, requests: Sequence[bytes]) -> str
         if said.code is grpc.StatusCode.DEADLINE_EXCEEDED and path in WAITS:
             return "WAITS"
         plain = {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION}
-        if not path.startswith(("ProducerService", "ConsumerService", "OperatorService")):
+        if not path.startswith(("ProducerService", "ConsumerService", "QueryService", "OperatorService")):
             plain.add(grpc.StatusCode.PERMISSION_DENIED)
         assert said.reason or said.code in plain, (path, requests, said)
         return said.reason or said.code.name

@@ -76,7 +76,7 @@ def test_one_scan_sees_what_changes_between_its_steps(
     monkeypatch.setattr("tarry.wheel.due_scan.BLOCK_UNITS", 8)
     play = Played(tmp_path, 7)
     calls = [play.append, play.cancel, play.take, play.drop, play.open_hours]
-    for _ in range(8):
+    for _ in range(4):
         for _ in range(4):
             play.append()
         before, after = set(play.list.pending), START
