@@ -52,7 +52,7 @@ from tarry.wheel.state import (
 
 CALLS_AT_ONCE: Final = 4
 """Pages made at once, of some 12 MiB each at most; other calls wait for their turn."""
-PIECE_RECORDS: Final = 256
+PIECE_RECORDS: Final = 128
 """Read and told of in one turn of the event loop: some 4 ms."""
 PIECE_BYTES: Final = 2 << 20
 """Of their records together; a larger first record is read alone."""
