@@ -36,6 +36,7 @@ PAGES: Final = (
     "/ahead?span=3600",
     "/topics",
     "/topics/{topic}",
+    "/messages/{topic}",
     "/groups",
     "/cluster",
     "/message/{id}",

@@ -52,6 +52,7 @@ def pages(scene: Scene) -> dict[str, str]:
         "ahead": "/ahead",
         "topics": "/topics",
         "topic": "/topics/orders",
+        "messages": "/messages/orders",
         "groups": "/groups",
         "group": "/topics/orders/mail",
         "search": "/message",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import time
@@ -67,6 +68,7 @@ def test_who_has_not_signed_in_is_led_there_though_the_console_has_a_token(scene
         "/cluster",
         "/topics/orders",
         "/message/x",
+        "/messages/orders",
         "/live/now",
     ):
         answer = visitor.http.get(path, follow_redirects=False)
@@ -95,6 +97,33 @@ def test_a_token_sees_its_topics_and_a_body_only_with_the_right_to_consume(scene
     assert "alert(1)" not in hidden
     assert "who may consume orders" in hidden
     assert "secret" not in shop.get("/topics/secret", 404).replace("topic secret", "")
+
+
+def test_messages_of_a_topic_are_listed_in_pages_as_a_form_chooses_them(scene: Scene) -> None:
+    with scene.client.producer() as producer:
+        given = producer.schedule_batch(
+            "orders", [b"listed"] * 60, delay_ms=7_200_000, keys=[[f"listed-{at}"] for at in range(60)]
+        ).ids
+    visitor = scene.visitor("shop")
+    assert '<a href="/messages/orders">' in visitor.get("/topics/orders")
+    first = visitor.get("/messages/orders?key_prefix=listed-&state=pending")
+    assert re.findall(r'<a href="/message/(\w+)">', first) == given[:50]
+    [following] = re.findall(r'<a href="([^"]+)" rel="next">', first)
+    second = visitor.get("/messages/orders" + html.unescape(following))
+    assert re.findall(r'<a href="/message/(\w+)">', second) == given[50:]
+    assert 'rel="next"' not in second
+    schedule(scene)
+    page = visitor.get("/messages/orders?tag=%3Ci%3Etag")
+    assert "&lt;i&gt;tag" in page
+    assert "<i>tag" not in page
+    assert "Nothing is found." in visitor.get("/messages/orders?due_from=2100-01-01T00:00:00Z")
+    for wrong in ("due_from=soon", "due_to=-99999999999999999999", "state=<b>", "state=settled"):
+        page = visitor.get(f"/messages/orders?{wrong}", 400)
+        assert 'aria-invalid="true"' in page
+        assert "<b>" not in page
+    visitor.get("/messages/orders?cursor=x", 409)
+    visitor.get("/messages/orders?group=none", 404)
+    assert "<table>" not in visitor.get("/messages/secret", 404)
 
 
 def test_what_a_message_has_is_never_markup(scene: Scene) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tarry.client.aio import ListedMessage
 from tarry.client.errors import Unavailable
 from tarry.client.operators.cluster_status import ClusterStatus, Rights, SettingDifference
 from tarry.console.forms import (
@@ -22,8 +23,10 @@ from tarry.console.views.ahead import ahead_of, span_of
 from tarry.console.views.alarms import alarms
 from tarry.console.views.body import SHOWN_BYTES_MAX, body_text, form_of_body
 from tarry.console.views.cluster import node_rows
+from tarry.console.views.messages import choice_of, notes_of
 from tarry.console.watch import Look
 from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto import tarry_query_pb2 as query_pb
 
 PENDING = [3, 0, 5, *([1] * 297)]
 DEEP = b"[" * 500 + b"1," * 10_000 + b"1" + b"]" * 500
@@ -227,3 +230,30 @@ def test_names_in_links_and_sizes() -> None:
     assert cells.path("topics", "a/b?c") == "/topics/a%2Fb%3Fc"
     assert cells.link("<x>", "topics", "<x>") == '<a href="/topics/%3Cx%3E">&lt;x&gt;</a>'
     assert [cells.size(n) for n in (0, 1_023, 1_024, 5 << 30)] == ["0 B", "1,023 B", "1.0 KiB", "5.0 GiB"]
+
+
+def test_an_address_chooses_messages_and_says_what_of_it_cannot_be_read() -> None:
+    choice = choice_of(
+        {"tag": " a b ", "due_from": "2026-11-21T08:30:00Z", "state": "pending", "cursor": "c", "x": "y"}
+    )
+    assert choice.options == {
+        "tags": ["a", "b"],
+        "keys": [],
+        "key_prefix": "",
+        "due_from_ms": 1_795_249_800_000,
+        "due_to_ms": 0,
+        "states": ["pending"],
+        "group": "",
+    }
+    assert choice.address("d&") == "?tag=a+b&due_from=2026-11-21T08%3A30%3A00Z&state=pending&cursor=d%26"
+    wrong = {"due_from": "soon", "due_to": "9" * 40, "state": "in_hand"}
+    assert set(choice_of(wrong).faults) == {"due_from", "due_to", "group"}
+    assert set(choice_of({"state": "lost", "due_to": "1" * 41}).faults) == {"state", "due_to"}
+    assert not choice_of({}).faults
+
+
+def test_of_a_retry_it_is_told_whose_it_is() -> None:
+    listed = query_pb.ListedMessage(
+        id="x", state=query_pb.LISTED_STATE_RETRYING, group="g", attempt=2, reason=2
+    )
+    assert notes_of(ListedMessage.of(listed, bodies=False)) == "delivery 2 to g, lease expired"
