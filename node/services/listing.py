@@ -336,7 +336,7 @@ class ListCalls:
         """
         wheel = self._machine.wheel
         while True:
-            there = np.flatnonzero(await self._pieces.alone(living))
+            there = await self._pieces.alone(partial(self._readable, hour, index, living))
             if not len(there):
                 return len(hour)
             try:
@@ -356,6 +356,12 @@ class ListCalls:
         if looked < len(rows):
             return int(chosen[looked])
         return len(hour) if len(chosen) == len(there) else int(there[len(chosen)])
+
+    def _readable(self, hour: Numbers, index: Numbers, living: Callable[[], Flags]) -> NDArray[np.intp]:
+        """Return which messages, ids of shape (n,), are still there, with their records."""
+        wheel, there = self._machine.wheel, np.flatnonzero(living())
+        there = there[wheel.known(hour[there], index[there])]
+        return there[wheel.readable(hour[there], index[there])]
 
     def _mends(self, damage: WheelDamaged) -> Refusal:
         """Have an hour's index mended that could not be read."""

@@ -93,6 +93,21 @@ def test_one_scan_sees_what_changes_between_its_steps(
         assert throughout <= set(listed)
 
 
+def test_an_hour_that_moves_out_of_the_far_log_while_it_is_looked_at_is_found(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path, WheelSettings())
+    hours = np.arange(20, 40)
+    wheel.append(START_MS + hours * HOUR_MS, hours.astype(np.uint32), hours.astype(np.uint64), [b""] * 20)
+    assert not wheel.partitions()
+    for hour in (START_MS // HOUR_MS + hours).tolist():
+        scan = wheel.due_scan(lambda topic, mask: topic >= 0, Cut(hour * HOUR_MS - 1, NONE), END_MS)
+        scan.step()
+        wheel.pending_per_second(hour)
+        assert hour in wheel.partitions()
+        while not scan.is_over:
+            scan.step()
+        assert scan.found["due_ms"].tolist() == list(range(hour * HOUR_MS, START_MS + 40 * HOUR_MS, HOUR_MS))
+
+
 def test_a_scan_ends_where_it_is_told_to(tmp_path: Path) -> None:
     play = Played(tmp_path, 1)
     for _ in range(10):

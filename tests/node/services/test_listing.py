@@ -187,6 +187,7 @@ def test_what_a_group_has_done_with_messages_is_told(tmp_path: Path) -> None:
         assert told(await lists.all(group=GROUP)) == [
             (given[1], WAITING, GROUP), (given[3], IN_HAND, ""), (given[4], WAITING, ""),
         ]  # fmt: skip
+        assert given[5] not in ids(await lists.all()) + ids(await lists.all(group=GROUP, states=[SETTLED]))
         stream.send(consumer_pb.ConsumeRequest(credit=consumer_pb.Credit(messages=9)))
         await until(lambda: stream.received == 6)
         assert {each.state for each in await lists.all(group=GROUP)} == {IN_HAND}
@@ -256,6 +257,10 @@ def test_a_listing_goes_on_without_its_scan_and_with_a_page_that_is_asked_for_ag
         second = await lists.page(page_size=3, cursor=first.cursor)
         again = await lists.page(page_size=3, cursor=first.cursor)
         assert ids(second.messages) == ids(again.messages) == given[3:6]
+        third = await lists.page(page_size=3, cursor=again.cursor)
+        long_ago = await lists.page(page_size=3, cursor=first.cursor)
+        assert ids(third.messages) == given[6:9]
+        assert ids(long_ago.messages) == given[3:6]
         other = Lists(lead)  # as a leader that has never heard of it
         for cursor in (second.cursor, again.cursor):
             assert ids((await other.page(cursor=cursor)).messages) == given[6:]
@@ -278,6 +283,23 @@ def test_scans_are_few_and_go_when_nobody_asks_for_them(
         assert len(lists.calls._scans) == 0
         await lists.all(page_size=4)
         assert len(lists.calls._scans) == 0
+
+    led(tmp_path, act)
+
+
+def test_what_is_released_and_gone_with_its_hour_is_left_out(tmp_path: Path) -> None:
+    async def act(lead: Leader, lists: Lists) -> None:
+        hour = lead.node.time.now_ms() // HOUR_MS - 3
+        due_ms = np.array([hour, hour + 1]) * HOUR_MS
+        columns = log_pb.ScheduleColumns(
+            topics=[TOPIC], due_ms=due_ms.tobytes(), records=[Record(body=b"x").SerializeToString()] * 2
+        )
+        await lead.propose(log_pb.ScheduleCommand(now_ms=int(due_ms[0]), request=columns))
+        queue = lead.machine.queues.of(TOPIC)
+        await until(lambda: queue.units == 2)
+        assert [each.due_ms for each in await lists.all()] == due_ms.tolist()
+        lead.machine.wheel.drop_hour(hour)
+        assert [each.due_ms for each in await lists.all()] == due_ms[1:].tolist()
 
     led(tmp_path, act)
 
