@@ -17,6 +17,20 @@ class ListedState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LISTED_STATE_WAITING: _ClassVar[ListedState]
     LISTED_STATE_IN_HAND: _ClassVar[ListedState]
     LISTED_STATE_SETTLED: _ClassVar[ListedState]
+
+class GroupState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    GROUP_STATE_UNSPECIFIED: _ClassVar[GroupState]
+    GROUP_STATE_WAITING: _ClassVar[GroupState]
+    GROUP_STATE_IN_HAND: _ClassVar[GroupState]
+    GROUP_STATE_BLOCKED: _ClassVar[GroupState]
+    GROUP_STATE_IN_BACK_OFF: _ClassVar[GroupState]
+    GROUP_STATE_WITHHELD: _ClassVar[GroupState]
+    GROUP_STATE_SETTLING: _ClassVar[GroupState]
+    GROUP_STATE_DONE: _ClassVar[GroupState]
+    GROUP_STATE_CANCELLED: _ClassVar[GroupState]
+    GROUP_STATE_GONE: _ClassVar[GroupState]
+    GROUP_STATE_DONE_OR_RETRIED: _ClassVar[GroupState]
 LISTED_STATE_UNSPECIFIED: ListedState
 LISTED_STATE_PENDING: ListedState
 LISTED_STATE_RETRYING: ListedState
@@ -24,6 +38,17 @@ LISTED_STATE_RELEASED: ListedState
 LISTED_STATE_WAITING: ListedState
 LISTED_STATE_IN_HAND: ListedState
 LISTED_STATE_SETTLED: ListedState
+GROUP_STATE_UNSPECIFIED: GroupState
+GROUP_STATE_WAITING: GroupState
+GROUP_STATE_IN_HAND: GroupState
+GROUP_STATE_BLOCKED: GroupState
+GROUP_STATE_IN_BACK_OFF: GroupState
+GROUP_STATE_WITHHELD: GroupState
+GROUP_STATE_SETTLING: GroupState
+GROUP_STATE_DONE: GroupState
+GROUP_STATE_CANCELLED: GroupState
+GROUP_STATE_GONE: GroupState
+GROUP_STATE_DONE_OR_RETRIED: GroupState
 
 class MessageFilter(_message.Message):
     __slots__ = ("topic", "tags", "keys", "key_prefix", "due_from_ms", "due_to_ms")
@@ -123,8 +148,128 @@ class GetLifeRequest(_message.Message):
     def __init__(self, id: _Optional[str] = ...) -> None: ...
 
 class GetLifeResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("id", "topic", "due_ms", "state", "offset", "released_ms", "queue_topic", "groups", "groups_left_out", "now_ms", "applied_index", "not_searched")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_MS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
+    NOT_SEARCHED_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    topic: str
+    due_ms: int
+    state: _tarry_message_pb2.MessageState
+    offset: int
+    released_ms: int
+    queue_topic: str
+    groups: _containers.RepeatedCompositeFieldContainer[MessageInGroup]
+    groups_left_out: int
+    now_ms: int
+    applied_index: int
+    not_searched: bool
+    def __init__(self, id: _Optional[str] = ..., topic: _Optional[str] = ..., due_ms: _Optional[int] = ..., state: _Optional[_Union[_tarry_message_pb2.MessageState, str]] = ..., offset: _Optional[int] = ..., released_ms: _Optional[int] = ..., queue_topic: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[MessageInGroup, _Mapping]]] = ..., groups_left_out: _Optional[int] = ..., now_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., not_searched: _Optional[bool] = ...) -> None: ...
+
+class MessageInGroup(_message.Message):
+    __slots__ = ("group", "state", "why", "attempt", "consumer", "until_ms", "before", "reason", "retry_id", "retry_offset", "consumers", "maybe_delivered", "dead_letter_topic")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RETRY_ID_FIELD_NUMBER: _ClassVar[int]
+    RETRY_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    MAYBE_DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    state: GroupState
+    why: str
+    attempt: int
+    consumer: str
+    until_ms: int
+    before: int
+    reason: _tarry_message_pb2.RetryReason
+    retry_id: str
+    retry_offset: int
+    consumers: int
+    maybe_delivered: bool
+    dead_letter_topic: str
+    def __init__(self, group: _Optional[str] = ..., state: _Optional[_Union[GroupState, str]] = ..., why: _Optional[str] = ..., attempt: _Optional[int] = ..., consumer: _Optional[str] = ..., until_ms: _Optional[int] = ..., before: _Optional[int] = ..., reason: _Optional[_Union[_tarry_message_pb2.RetryReason, str]] = ..., retry_id: _Optional[str] = ..., retry_offset: _Optional[int] = ..., consumers: _Optional[int] = ..., maybe_delivered: _Optional[bool] = ..., dead_letter_topic: _Optional[str] = ...) -> None: ...
+
+class ReadHistoryRequest(_message.Message):
+    __slots__ = ("id", "from_ms", "until_ms")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    from_ms: int
+    until_ms: int
+    def __init__(self, id: _Optional[str] = ..., from_ms: _Optional[int] = ..., until_ms: _Optional[int] = ...) -> None: ...
+
+class ReadHistoryResponse(_message.Message):
+    __slots__ = ("node", "has_ledger", "rows", "since_ms", "rows_looked", "rows_left", "complete", "from_beginning", "gaps")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    HAS_LEDGER_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    ROWS_LOOKED_FIELD_NUMBER: _ClassVar[int]
+    ROWS_LEFT_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    FROM_BEGINNING_FIELD_NUMBER: _ClassVar[int]
+    GAPS_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    has_ledger: bool
+    rows: _containers.RepeatedCompositeFieldContainer[HistoryRow]
+    since_ms: int
+    rows_looked: int
+    rows_left: int
+    complete: bool
+    from_beginning: bool
+    gaps: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node: _Optional[str] = ..., has_ledger: _Optional[bool] = ..., rows: _Optional[_Iterable[_Union[HistoryRow, _Mapping]]] = ..., since_ms: _Optional[int] = ..., rows_looked: _Optional[int] = ..., rows_left: _Optional[int] = ..., complete: _Optional[bool] = ..., from_beginning: _Optional[bool] = ..., gaps: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class HistoryRow(_message.Message):
+    __slots__ = ("kind", "source", "term", "index", "position", "at_ms", "topic", "group", "due_ms", "offset", "attempt", "maybe_duplicate", "consumer", "detail", "run")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    MAYBE_DUPLICATE_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    source: str
+    term: int
+    index: int
+    position: int
+    at_ms: int
+    topic: str
+    group: str
+    due_ms: int
+    offset: int
+    attempt: int
+    maybe_duplicate: bool
+    consumer: str
+    detail: str
+    run: str
+    def __init__(self, kind: _Optional[str] = ..., source: _Optional[str] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., position: _Optional[int] = ..., at_ms: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., due_ms: _Optional[int] = ..., offset: _Optional[int] = ..., attempt: _Optional[int] = ..., maybe_duplicate: _Optional[bool] = ..., consumer: _Optional[str] = ..., detail: _Optional[str] = ..., run: _Optional[str] = ...) -> None: ...
 
 class CancelMatchingRequest(_message.Message):
     __slots__ = ("filter",)

@@ -51,6 +51,11 @@ class QueryServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__query__pb2.GetLifeRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__query__pb2.GetLifeResponse.FromString,
                 _registered_method=True)
+        self.ReadHistory = channel.unary_stream(
+                '/tarry.v1.QueryService/ReadHistory',
+                request_serializer=tarry_dot_proto_dot_tarry__query__pb2.ReadHistoryRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__query__pb2.ReadHistoryResponse.FromString,
+                _registered_method=True)
         self.CancelMatching = channel.unary_stream(
                 '/tarry.v1.QueryService/CancelMatching',
                 request_serializer=tarry_dot_proto_dot_tarry__query__pb2.CancelMatchingRequest.SerializeToString,
@@ -84,6 +89,14 @@ class QueryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadHistory(self, request, context):
+        """ReadHistory returns what the ledger of the node that is asked says of one message, newest first, up to the
+        row of its scheduling. It is not forwarded: deliveries are in the ledger of the node that led, alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CancelMatching(self, request, context):
         """CancelMatching cancels the pending messages that a filter matches, and tells its progress meanwhile.
         """
@@ -108,6 +121,11 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     servicer.GetLife,
                     request_deserializer=tarry_dot_proto_dot_tarry__query__pb2.GetLifeRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__query__pb2.GetLifeResponse.SerializeToString,
+            ),
+            'ReadHistory': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadHistory,
+                    request_deserializer=tarry_dot_proto_dot_tarry__query__pb2.ReadHistoryRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__query__pb2.ReadHistoryResponse.SerializeToString,
             ),
             'CancelMatching': grpc.unary_stream_rpc_method_handler(
                     servicer.CancelMatching,
@@ -198,6 +216,33 @@ class QueryService:
             '/tarry.v1.QueryService/GetLife',
             tarry_dot_proto_dot_tarry__query__pb2.GetLifeRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__query__pb2.GetLifeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tarry.v1.QueryService/ReadHistory',
+            tarry_dot_proto_dot_tarry__query__pb2.ReadHistoryRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__query__pb2.ReadHistoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -15,6 +15,7 @@ from tarry.node.delivery.failover_cursors import LEASES_NAMED_MAX
 from tarry.node.delivery.feed import Feed
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.inherited import Inherited
+from tarry.node.delivery.lives import Lives
 from tarry.node.delivery.turn_share import LOW
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
@@ -54,6 +55,7 @@ class Delivery:
         self.cancels = Cancels(
             context, self._feed, self._feeds_on, inherited.end, lambda queue: self.released((queue,))
         )
+        self.lives = Lives(context, self.find, inherited.end)
 
     def _feed(self, group: str, queue: int) -> Feed | None:
         known = self._groups.get((self._context.machine.queues[queue].topic, group))

@@ -28,6 +28,7 @@ from tarry.node.delivery.int_table import IntTable
 from tarry.node.delivery.marks import Marks
 from tarry.node.delivery.offset_pieces import PIECE_BLOCKS
 from tarry.node.delivery.ordering import Lanes, Parked
+from tarry.node.delivery.places import Found, Place
 from tarry.node.delivery.reservation import Reservation
 from tarry.proto.tags import TagFilter
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
@@ -422,6 +423,34 @@ class Feed:
             offsets, taken["lane"], ~gone & (taken["maybe_duplicate"] == 0)
         )
         self._waiting = self._sorted(np.concatenate([taken[~gone], self._waiting]))
+
+    def find(self, offset: int, lane: int) -> Found:
+        """Return where an offset of the queue, of that lane, is now."""
+        one = np.array([offset], dtype=np.uint64)
+        if self._acknowledged.contains(one)[0]:
+            return Found(Place.ACKNOWLEDGED)
+        (batch,) = self._batch_at.get(one, None)
+        if batch is not None:
+            return Found(Place.IN_HAND, batch.consumer, batch.until_ms)
+        if offset in self._held:
+            return Found(Place.HELD, until_ms=self.held_until_ms or 0, maybe_delivered=True)
+        if offset in self._aside or offset in self._marks.of(self.queue.queue):
+            return Found(Place.MARKED)
+        if offset in self._mending:
+            return Found(Place.MENDING)
+        if offset in self._back:
+            return Found(Place.WAITING, before=len(self._waiting), maybe_delivered=True)
+        rows = np.flatnonzero(self._waiting["offset"] == one)
+        if len(rows):
+            marked = bool(self._waiting["maybe_duplicate"][rows[0]])
+            return Found(Place.WAITING, before=int(rows[0]), maybe_delivered=marked)
+        if (parked := self._parked.find(lane, offset)) is not None:
+            return Found(Place.PARKED, before=parked[0], maybe_delivered=parked[1])
+        if offset < self.next:
+            return Found(Place.SETTLING)
+        between = self._acknowledged.missing_count(self.next, offset)
+        before = between + len(self._waiting) + self._parked.count
+        return Found(Place.WAITING, before=before, maybe_delivered=offset < self.doubtful)
 
     # -- cancels -------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from tarry.node.delivery.in_flight import Batch, InFlight
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS
 from tarry.node.delivery.ordering import Lanes
+from tarry.node.delivery.places import STANDING_CONSUMERS, Standing
 from tarry.node.delivery.settlement import Settlement
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -541,6 +542,15 @@ class GroupDelivery:
     def _wants(self, consumer: Consumer) -> int:
         in_flight_bytes = sum(feed.in_flight.record_bytes(consumer.name) for feed in self.feeds.values())
         return 0 if in_flight_bytes >= consumer.in_hand_bytes_max else consumer.wants()
+
+    def standing(self, now_ms: int) -> Standing:
+        """Return what consumers it has, and what keeps all of it from them."""
+        return Standing(
+            len(self.consumers),
+            any(map(self._wants, self.consumers[:STANDING_CONSUMERS])),
+            self._waits_until_ms if self._waits(now_ms) else 0,
+            0 if self._rate.within(1, now_ms) else self._rate.opens_ms(now_ms, now_ms),
+        )
 
     # -- leases --------------------------------------------------------------------------
 

@@ -37,11 +37,14 @@ class OffsetSearch:
         hour: NDArray[np.uint32],
         global_index: NDArray[np.uint32],
         due_ms: NDArray[np.int64],
+        units_max: int | None = None,
     ) -> None:
         """Take the messages' ids, distinct, and due times, columns of shape (n,).
 
-        What lies below ``floor`` is only found at the place of its due time: nobody waits for it.
+        What lies below ``floor`` is only found at the place of its due time: nobody waits for it. Once
+        about ``units_max`` have been read, what is not found yet is not there.
         """
+        self._units_max = units_max
         self._queue, self._end = queue, queue.units
         self._floor = min(max(floor, queue.first), self._end)
         self._order = np.lexsort((global_index, hour))
@@ -49,6 +52,7 @@ class OffsetSearch:
         self._due_ms = due_ms[self._order]
         self.found = np.full(len(hour), NOT_THERE, dtype=np.int64)
         """The offset of each message, in the order given; NOT_THERE: it is not there from the floor on."""
+        self.ended_early = False
         self._at = np.full(len(hour), NOT_THERE, dtype=np.int64)  # by ascending key
 
     async def run(self, alone: Alone) -> None:
@@ -83,6 +87,9 @@ class OffsetSearch:
             await self._read(before, read_low, alone)
             read_low = before
             width *= 2
+            if self._units_max is not None and read_high - read_low > self._units_max:
+                self.ended_early = True
+                return
 
     async def _read(self, begin: int, end: int, alone: Alone) -> int:
         end = min(end, self._end)

@@ -102,6 +102,11 @@ class Lanes:
         self._held.put(ended[left > 0], left[left > 0].tolist())
         self.open(ended[left == 0].tolist())
 
+    def is_taken(self, lane: int) -> bool:
+        """Return whether an earlier message of a lane is, or after a failover may be, in flight."""
+        one = np.array([lane], dtype=np.uint32)
+        return lane != 0 and bool(self._taken.has(one)[0] or self._held.has(one)[0])
+
     def take_opened(self, queue: int, parked: KeysView[int]) -> Collection[int]:
         """Return which lanes of parked messages may be open again for the queue since the last call."""
         opened = self._opened[queue]
@@ -150,6 +155,14 @@ class Parked:
                     del self._lanes[lane]
         self.count -= len(first)
         return first
+
+    def find(self, lane: int, offset: int) -> tuple[int, bool] | None:
+        """Return how many of its lane go before an offset, and whether it is marked; None: it is not here."""
+        parked = self._lanes.get(lane, [])
+        for one in parked:
+            if one[1] == offset:
+                return sum(other < one for other in parked), bool(one[2])
+        return None
 
     def unmarked(self, lanes: Collection[int]) -> list[int]:
         """Return the offsets of these lanes that have not been out before."""

@@ -39,7 +39,14 @@ async def find(context: Context, copies: ReadyQueue, group: str, wanted: NDArray
 
     A message that is not in it may still have one: its copy came meanwhile, or there are too many.
     """
-    search = _Search(context, np.sort(wanted))
+    return (await search(context, copies, group, wanted, COPIES_MAX)).found
+
+
+async def search(
+    context: Context, copies: ReadyQueue, group: str, wanted: NDArray[np.uint64], copies_max: int
+) -> Search:
+    """Return a search for the waiting copies of the messages wanted that has read so many, or found all."""
+    search = Search(context, np.sort(wanted), copies_max)
     for hour, start in _places(context, copies.queue):
         if search.is_over or search.read >= context.machine.wheel.pending_of(copies.queue):
             break
@@ -49,13 +56,13 @@ async def find(context: Context, copies: ReadyQueue, group: str, wanted: NDArray
         await search.look(np.full(len(index), hour, np.uint32), index)
     known = context.machine.queues.acknowledged.get((group, copies.queue))
     left = known.missing(known.floor, copies.units) if known is not None else np.empty(0, np.uint64)
-    for part in cut(left[:COPIES_MAX], STEP_COPIES, STEP_BLOCKS):
+    for part in cut(left[:copies_max], STEP_COPIES, STEP_BLOCKS):
         there = part[part >= np.uint64(copies.first)]
         if search.is_over or copies.deleted:
             break
         units = await context.pieces.alone(partial(copies.at, there))
         await search.look(units["hour"].copy(), units["global_index"].copy())
-    return search.found
+    return search
 
 
 def _places(context: Context, queue: int) -> Iterator[tuple[int, int]]:
@@ -71,16 +78,18 @@ def _places(context: Context, queue: int) -> Iterator[tuple[int, int]]:
             yield hour, start
 
 
-class _Search:
-    def __init__(self, context: Context, wanted: NDArray[np.uint64]) -> None:
-        self._context, self._wanted = context, wanted
+class Search:
+    """Copies that a search has found, and how many it has read."""
+
+    def __init__(self, context: Context, wanted: NDArray[np.uint64], copies_max: int = COPIES_MAX) -> None:
+        self._context, self._wanted, self._copies_max = context, wanted, copies_max
         self.found: Found = {}
         self.read = 0
 
     @property
     def is_over(self) -> bool:
         """True if all are found, or enough has been read."""
-        return len(self.found) == len(self._wanted) or self.read >= COPIES_MAX
+        return len(self.found) == len(self._wanted) or self.read >= self._copies_max
 
     async def look(self, hour: NDArray[np.uint32], index: NDArray[np.uint32]) -> None:
         """Read of which messages these copies are."""

@@ -61,6 +61,11 @@ class Closer:
                 return path, json.loads(path.with_suffix(".json").read_bytes())
         raise OSError("the process that closes segments ended without an answer")
 
+    @property
+    def apart(self) -> bool:
+        """True if work on closed segments is for a process of its own."""
+        return self._apart
+
     def rest(self) -> None:
         """End the process: nothing waits to be closed."""
         process, self.process = self.process, None
@@ -140,10 +145,15 @@ class _NoPandas(MetaPathFinder):
             raise ModuleNotFoundError(fullname)
 
 
-def main() -> None:
-    """Close the segments that the node names, until it ends its pipe, or ends."""
+def begin() -> None:
+    """Begin a process of a node's: without pandas, and it ends once the node ends its pipe, or ends."""
     sys.meta_path.insert(0, _NoPandas())
     threading.Thread(target=_end_with_node, daemon=True).start()
+
+
+def main() -> None:
+    """Close the segments that the node names, until it ends its pipe, or ends."""
+    begin()
     for line in sys.stdin:
         told = json.loads(line)
         left = OpenSegment(

@@ -10,6 +10,8 @@ from tarry.node.assembly import Core
 from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.grpc_types import MethodHandler, ServiceHandler
 from tarry.node.edge.leader_calls import LeaderCalls
+from tarry.node.services.history import HistoryCalls
+from tarry.node.services.life import LifeCalls
 from tarry.node.services.listing import ListCalls
 
 SERVICE: Final = "tarry.v1.QueryService"
@@ -19,10 +21,12 @@ class QueryService:
     """Answers queries; each part has some of the calls."""
 
     def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
-        self._core, self._authorizer, self._calls = core, authorizer, calls
-        self._list_calls = ListCalls(core, authorizer, calls)
+        self._methods: dict[str, MethodHandler] = {
+            **HistoryCalls(core, authorizer).methods(),
+            **LifeCalls(core, authorizer, calls).methods(SERVICE),
+            **ListCalls(core, authorizer, calls).methods(SERVICE),
+        }
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
-        methods: dict[str, MethodHandler] = {**self._list_calls.methods(SERVICE)}
-        return grpc.method_handlers_generic_handler(SERVICE, methods)
+        return grpc.method_handlers_generic_handler(SERVICE, self._methods)

@@ -90,6 +90,14 @@ class Acknowledgements:
         offsets -= self.acked
         return offsets
 
+    def missing_count(self, start: int, end: int) -> int:
+        """Return how many offsets ``missing`` would return."""
+        start = max(start, self.floor)
+        if end <= start:
+            return 0
+        acked = self.acked.rank(end - 1) - (self.acked.rank(start - 1) if start else 0)
+        return end - start - acked
+
     def serialize(self) -> bytes:
         """Return the set above the floor as a roaring bitmap, b"" where empty."""
         return bytes(self.acked.serialize()) if self.acked else b""

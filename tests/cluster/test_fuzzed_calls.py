@@ -35,12 +35,13 @@ CALL_S = 5.0
 WAITS = {"OperatorService/AddMember", "OperatorService/TransferLeadership", "ConsumerService/Consume"}
 """These may have nothing to say for longer than this test waits."""
 STREAMS = {"ProducerService/ScheduleStream", "ConsumerService/Consume"}
-NOT_YET = {"QueryService/Forecast", "QueryService/GetLife", "QueryService/CancelMatching"}
+NOT_YET = {"QueryService/Forecast", "QueryService/CancelMatching"}
 """These have no handlers."""
 ANSWERED_BY_STREAMS = {
     "OperatorService/Redrive",
     "OperatorService/ExportLedger",
     "OperatorService/Backup",
+    "QueryService/ReadHistory",
     "PeerService/FetchSnapshot",
 }
 
@@ -157,6 +158,10 @@ VALID: dict[str, list[Message]] = {
     "OperatorService/ExportLedger": [operator_pb.ExportLedgerRequest(resume="1.0", open=True, rows_max=9)],
     "OperatorService/Backup": [
         operator_pb.BackupRequest(kept=[operator_pb.BackupFile(name="checkpoint.bin", size_bytes=1)])
+    ],
+    "QueryService/GetLife": [query_pb.GetLifeRequest(id=str(MessageId(0, 498_611, 0)))],
+    "QueryService/ReadHistory": [
+        query_pb.ReadHistoryRequest(id=str(MessageId(0, 498_611, 0)), from_ms=1, until_ms=2**40)
     ],
     "PeerService/Meet": [peer_pb.MeetRequest(**PEER)],
     "PeerService/Recall": [peer_pb.RecallRequest(**PEER)],

@@ -1,0 +1,116 @@
+"""GetLife: what a message is now, and to each group of its topic."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from tarry.node.assembly import Core
+from tarry.node.delivery.lives import Id
+from tarry.node.edge.auth import Authorizer
+from tarry.node.edge.grpc_types import CallContext, MethodHandler
+from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
+from tarry.proto import tarry_query_pb2 as pb
+from tarry.proto.message_id import InvalidMessageId, MessageId
+from tarry.proto.reasons import Reason
+from tarry.proto.tarry_message_pb2 import MessageState, Retried
+from tarry.replication.state_machine.lanes import queue_of
+from tarry.replication.state_machine.ready_queue import ReadyQueue
+from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.state import MessageState as WheelMessageState
+from tarry.wheel.state import UnknownMessage
+
+LIVES_MAX: Final = 8
+"""Told at once: each may look through a long queue, a piece in a turn."""
+NOT_FOUND: Final = Refusal(
+    Reason.MESSAGE_NOT_FOUND,
+    "no message has this id, or none that this caller may know of: it was never given, the message's hour "
+    "has been deleted, or the token has no right on its topic; ledgers may still tell its history",
+)
+STATES: Final = {
+    WheelMessageState.PENDING: MessageState.MESSAGE_STATE_PENDING,
+    WheelMessageState.RELEASED: MessageState.MESSAGE_STATE_RELEASED,
+    WheelMessageState.CANCELLED: MessageState.MESSAGE_STATE_CANCELLED,
+}
+
+
+def id_of(text: str, shard: int) -> MessageId | Refusal:
+    """Return a message's id, if it is one of this cluster's."""
+    try:
+        found = MessageId.parse(text)
+    except InvalidMessageId as error:
+        return Refusal(Reason.ID_MALFORMED, str(error))
+    if found.shard != shard:
+        text = f"{found} belongs to shard {found.shard}; this cluster is shard {shard}"
+        return Refusal(Reason.MESSAGE_NOT_FOUND, text)
+    return found
+
+
+class LifeCalls:
+    """Answers for the state, at the leader."""
+
+    def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
+        self._shard = core.config.shard
+        self._machine, self._driver, self._time = core.machine, core.driver, core.time
+        self._leadership, self._damage = core.leadership, core.damage
+        self._authorizer, self._calls = authorizer, calls
+        self._under_way = 0
+
+    def methods(self, service: str) -> dict[str, MethodHandler]:
+        """Return the handlers by method name."""
+        return {"GetLife": self._calls.unary(f"/{service}/GetLife", parsed(pb.GetLifeRequest, self._get))}
+
+    async def _get(self, request: pb.GetLifeRequest, context: CallContext) -> Answer:
+        named = id_of(request.id, self._shard)
+        if isinstance(named, Refusal):
+            return named
+        if self._under_way >= LIVES_MAX:
+            return Refusal(Reason.OVERLOADED, f"{LIVES_MAX} messages are being looked at", retry_ms=100)
+        self._under_way += 1
+        try:
+            await self._driver.read_barrier()
+            return await self._told((named.hour, named.global_index), context)
+        except UnknownMessage:
+            return NOT_FOUND
+        finally:
+            self._under_way -= 1
+
+    async def _told(self, message: Id, context: CallContext) -> Answer:
+        queue = self._queue(message, context)
+        if queue is not None and queue.group:
+            message = await self._origin(message)
+            queue = self._queue(message, context)
+        if queue is None or queue.group:
+            return NOT_FOUND
+        delivery = self._leadership.delivery
+        if delivery is None:
+            return Refusal(Reason.NO_LEADER, "leadership is moving: ask again", retry_ms=100)
+        state = self._machine.wheel.state(*message)
+        due_ms = int(self._machine.due_ms(*_columns(message))[0])
+        told = await delivery.lives.tell(queue, message, due_ms, state)
+        told.id, told.state = str(MessageId(self._shard, *message)), STATES[state]
+        told.now_ms, told.applied_index = self._time.now_ms(), self._machine.applied_index
+        return told.SerializeToString()
+
+    def _queue(self, message: Id, context: CallContext) -> ReadyQueue | None:
+        """Return the queue of a message that the caller may know of. Raises UnknownMessage."""
+        if self._machine.wheel.state(*message) not in STATES:
+            return None
+        units = self._machine.wheel.units(*_columns(message))
+        queue = self._machine.queues[int(queue_of(units["topic"])[0])]
+        return queue if self._authorizer.sees(context)(queue.topic) else None
+
+    async def _origin(self, copy: Id) -> Id:
+        """Return the message that a retry's copy is of. Raises UnknownMessage."""
+        record = (await self._damage.read(*_columns(copy)))[0]
+        try:
+            of = Retried.FromString(record or b"")
+        except DecodeError:
+            of = Retried()
+        return of.hour, of.global_index
+
+
+def _columns(message: Id) -> tuple[np.ndarray[tuple[int], np.dtype[np.uint32]], ...]:
+    return np.array([message[0]], np.uint32), np.array([message[1]], np.uint32)
