@@ -19,6 +19,14 @@ from tarry.client.operators.cluster_status import ClusterStatus
 from tarry.client.operators.group_policy import Exponential, GroupDescription
 from tarry.client.operators.topic_settings import Misfire
 from tarry.client.producers.producer import Producer
+from tarry.client.queries.life import (
+    GroupState,
+    HistoryRow,
+    MessageHistory,
+    MessageInGroup,
+    MessageLife,
+    NodeHistory,
+)
 from tarry.client.queries.listing import ListedMessage, ListedPage, ListedState
 from tarry.client.queries.query import Query
 from tarry.client.results import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
@@ -36,13 +44,19 @@ __all__ = [
     "Exponential",
     "FailedAcks",
     "GroupDescription",
+    "GroupState",
+    "HistoryRow",
     "ListedMessage",
     "ListedPage",
     "ListedState",
     "Message",
     "MessageBatch",
+    "MessageHistory",
+    "MessageInGroup",
+    "MessageLife",
     "MessageState",
     "Misfire",
+    "NodeHistory",
     "Operator",
     "Producer",
     "Puller",

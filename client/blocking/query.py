@@ -33,3 +33,6 @@ class Query:
                 yield message
         finally:
             self._thread.run(messages.aclose())
+
+    life = blocking(AsyncQuery.life)
+    history = blocking(AsyncQuery.history)

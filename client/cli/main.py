@@ -12,6 +12,7 @@ from tarry.client.cli import (
     backup,
     consume,
     groups,
+    history,
     ledger,
     list_messages,
     reconcile,
@@ -39,6 +40,7 @@ for command in (consume.ack, consume.nack, consume.extend):
     cluster_command(app, epilog=epilog)(command)
 cluster_command(app, "list")(list_messages.list_messages)
 cluster_command(app)(top)
+cluster_command(app, deadline_ms=60_000)(history.history)
 cluster_command(app)(topics.redrive)
 cluster_command(app)(backup.backup)
 cluster_command(app, epilog=reconcile.EXIT_CODES)(reconcile.reconcile)

@@ -7,7 +7,10 @@ from typing import Unpack
 
 from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
+from tarry.client.queries import history
+from tarry.client.queries.life import MessageHistory, MessageLife
 from tarry.client.queries.listing import PAGE_MAX, ListedMessage, ListedPage, ListOptions, page_of, request_of
+from tarry.proto import tarry_query_pb2 as pb
 
 
 class Query:
@@ -45,3 +48,32 @@ class Query:
             left = None if left is None else left - len(page.messages)
             if not (cursor := page.cursor):
                 return
+
+    async def life(self, message_id: str) -> MessageLife:
+        """Return what a message is now, and to each group of its topic. Linearizable.
+
+        Raises NotFound, InvalidId, Damaged, Overloaded, Unavailable.
+        """
+        request = pb.GetLifeRequest(id=message_id)
+        return MessageLife.of(await self._calls.call(lambda node: node.query.GetLife, request, changes=False))
+
+    async def history(
+        self,
+        message_id: str,
+        *,
+        from_ms: int = 0,
+        until_ms: int = 0,
+        timeout_ms: int = 60_000,
+        progress: history.Progress | None = None,
+    ) -> MessageHistory:
+        """Return what has happened to a message, from the ledgers of all nodes, merged.
+
+        Args:
+            from_ms, until_ms: only rows of then or later, and before; 0: no bound.
+            timeout_ms: for each node; what it has told by then counts.
+            progress: called as nodes look through their ledgers.
+
+        A node that does not answer, or keeps no ledger, is told in ``nodes``. Raises InvalidId, NotPermitted.
+        """
+        request = pb.ReadHistoryRequest(id=message_id, from_ms=from_ms, until_ms=until_ms)
+        return await history.read(self._nodes, request, timeout_ms, progress)
