@@ -320,6 +320,10 @@ class FarLog:
             gone[chosen] = contains(self._segments[number].gone, index)
         return gone
 
+    def gone_of_segments(self) -> dict[int, BitMap]:
+        """Return which rows of each segment are cancelled, as copies, by the segment's number."""
+        return {number: BitMap(segment.gone) for number, segment in self._segments.items()}
+
     def lose(self, rows: FarRows) -> Rows:
         """Cancel rows, which must be distinct and pending; return their units."""
         units = self.units_at(rows)

@@ -69,6 +69,16 @@ class HourCounts:
         beyond = sum(count for at, count in self._beyond.items() if begin <= at < end)
         return int(self.pending[begin : min(end, self.end)].sum(dtype=np.int64)) + beyond
 
+    def by_hour(self, begin: int, end: int) -> Numbers:
+        """Return the number of pending messages of each hour from `begin` on, before `end`."""
+        found = np.zeros(end - begin, np.uint32)
+        within = self.pending[begin : min(end, self.end)]
+        found[: len(within)] = within
+        for hour, count in self._beyond.items():
+            if begin <= hour < end:
+                found[hour - begin] = count
+        return found
+
     def write(self, hour: int, units: int) -> None:
         """Note how many units the partition of an hour has."""
         if hour < len(self):
