@@ -20,6 +20,7 @@ from tarry.node.equal_settings import told
 from tarry.node.leader.leadership import Leadership
 from tarry.node.ledger.closer import Closer
 from tarry.node.ledger.ledger import Ledger
+from tarry.node.metrics.release_rate import ReleaseRate
 from tarry.node.metrics.traffic import Traffic
 from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.node.reload import ReloadStatus
@@ -95,6 +96,7 @@ class Core:
         self.holds = holds or Holds()
         self.ledger = Ledger(config, self.machine.applied_index, self.time.now_ms, run_blocking, closer)
         self.traffic = Traffic(config.metrics, config.limits.queues_max, self._leads)
+        self.release_rate = ReleaseRate()
         self.machine.events.wanted = self.ledger.enabled or self.traffic.wanted
         self.checkpoints = Checkpoints(
             self.machine,
@@ -178,7 +180,10 @@ class Core:
             self.leader_changes += 1
 
     def _load_ahead(self, now_ms: int) -> None:
-        """Load what is due next; a damaged index is taken from a peer before an entry needs it."""
+        """Load what is due next; a damaged index is taken from a peer before an entry needs it.
+
+        Notes how fast a backlog goes, from what is loaded.
+        """
         indices = self.damage.indices
         if indices.left:
             return
@@ -189,6 +194,9 @@ class Core:
             if hour is None:
                 raise
             indices.report(hour, str(damage))
+        wheel = self.machine.wheel
+        first_due_ms = wheel.first_due_ms() if wheel.near_messages else None
+        self.release_rate.note(now_ms, wheel.released, first_due_ms)
 
     def _watch_clock(self) -> None:
         self.ledger.watch_clock(self._clock.wall_ms(), self._clock.monotonic_s() * 1000)

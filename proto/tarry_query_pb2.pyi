@@ -8,6 +8,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class ForecastResolution(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FORECAST_RESOLUTION_UNSPECIFIED: _ClassVar[ForecastResolution]
+    FORECAST_RESOLUTION_SECOND: _ClassVar[ForecastResolution]
+    FORECAST_RESOLUTION_MINUTE: _ClassVar[ForecastResolution]
+    FORECAST_RESOLUTION_HOUR: _ClassVar[ForecastResolution]
+
 class ListedState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     LISTED_STATE_UNSPECIFIED: _ClassVar[ListedState]
@@ -31,6 +38,10 @@ class GroupState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     GROUP_STATE_CANCELLED: _ClassVar[GroupState]
     GROUP_STATE_GONE: _ClassVar[GroupState]
     GROUP_STATE_DONE_OR_RETRIED: _ClassVar[GroupState]
+FORECAST_RESOLUTION_UNSPECIFIED: ForecastResolution
+FORECAST_RESOLUTION_SECOND: ForecastResolution
+FORECAST_RESOLUTION_MINUTE: ForecastResolution
+FORECAST_RESOLUTION_HOUR: ForecastResolution
 LISTED_STATE_UNSPECIFIED: ListedState
 LISTED_STATE_PENDING: ListedState
 LISTED_STATE_RETRYING: ListedState
@@ -67,12 +78,54 @@ class MessageFilter(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., key_prefix: _Optional[str] = ..., due_from_ms: _Optional[int] = ..., due_to_ms: _Optional[int] = ...) -> None: ...
 
 class ForecastRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("topic", "tags", "from_ms", "resolution", "buckets", "linearizable")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    RESOLUTION_FIELD_NUMBER: _ClassVar[int]
+    BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    LINEARIZABLE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    from_ms: int
+    resolution: ForecastResolution
+    buckets: int
+    linearizable: bool
+    def __init__(self, topic: _Optional[str] = ..., tags: _Optional[_Iterable[str]] = ..., from_ms: _Optional[int] = ..., resolution: _Optional[_Union[ForecastResolution, str]] = ..., buckets: _Optional[int] = ..., linearizable: _Optional[bool] = ...) -> None: ...
 
 class ForecastResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("first_ms", "bucket_ms", "counts", "pending", "overdue", "oldest_overdue_ms", "now_ms", "applied_index", "released_per_s", "released_measured", "lateness_ms", "upper_bound", "node", "heard_ms_ago", "leads")
+    FIRST_MS_FIELD_NUMBER: _ClassVar[int]
+    BUCKET_MS_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    OVERDUE_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_OVERDUE_MS_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_PER_S_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_MEASURED_FIELD_NUMBER: _ClassVar[int]
+    LATENESS_MS_FIELD_NUMBER: _ClassVar[int]
+    UPPER_BOUND_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    HEARD_MS_AGO_FIELD_NUMBER: _ClassVar[int]
+    LEADS_FIELD_NUMBER: _ClassVar[int]
+    first_ms: int
+    bucket_ms: int
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    pending: int
+    overdue: int
+    oldest_overdue_ms: int
+    now_ms: int
+    applied_index: int
+    released_per_s: float
+    released_measured: bool
+    lateness_ms: _containers.RepeatedScalarFieldContainer[int]
+    upper_bound: bool
+    node: str
+    heard_ms_ago: int
+    leads: bool
+    def __init__(self, first_ms: _Optional[int] = ..., bucket_ms: _Optional[int] = ..., counts: _Optional[_Iterable[int]] = ..., pending: _Optional[int] = ..., overdue: _Optional[int] = ..., oldest_overdue_ms: _Optional[int] = ..., now_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., released_per_s: _Optional[float] = ..., released_measured: _Optional[bool] = ..., lateness_ms: _Optional[_Iterable[int]] = ..., upper_bound: _Optional[bool] = ..., node: _Optional[str] = ..., heard_ms_ago: _Optional[int] = ..., leads: _Optional[bool] = ...) -> None: ...
 
 class ListMessagesRequest(_message.Message):
     __slots__ = ("filter", "states", "group", "page_size", "cursor", "bodies")

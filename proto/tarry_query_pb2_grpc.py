@@ -69,7 +69,8 @@ class QueryServiceServicer:
     """
 
     def Forecast(self, request, context):
-        """Forecast tells how many pending messages are due when.
+        """Forecast tells how many pending messages are due when. Any node answers from its own state; with
+        `linearizable` the leader does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

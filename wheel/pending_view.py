@@ -101,9 +101,14 @@ class PendingView:
         if self.cut.due_ms > self.now_ms:
             return 0
         hour, at = self.now_ms // HOUR_MS, self.now_ms // SECOND_MS % HOUR_SECONDS
-        seconds = self._seconds_of(hour)
-        before = self.earlier + int(seconds[:at].sum(dtype=np.int64))
-        return before + (self._in_present_second(hour, at) if seconds[at] else 0)
+        some = bool(self._seconds_of(hour)[at])
+        return self.before_present() + (self._in_present_second(hour, at) if some else 0)
+
+    def before_present(self) -> int:
+        """Return how many messages are due before the second of ``now_ms``. Raises OSError and ViewLost."""
+        at = self.now_ms // SECOND_MS % HOUR_SECONDS
+        seconds = self._seconds_of(self.now_ms // HOUR_MS)[:at]
+        return self.earlier + int(seconds.sum(dtype=np.int64))
 
     def matching(self, hour: int, wanted: Wanted) -> Iterator[Found]:
         """Yield an hour's pending messages that are wanted, in parts. Raises OSError and ViewLost."""

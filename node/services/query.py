@@ -10,6 +10,7 @@ from tarry.node.assembly import Core
 from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.grpc_types import MethodHandler, ServiceHandler
 from tarry.node.edge.leader_calls import LeaderCalls
+from tarry.node.services.forecast import ForecastCalls
 from tarry.node.services.history import HistoryCalls
 from tarry.node.services.life import LifeCalls
 from tarry.node.services.listing import ListCalls
@@ -22,6 +23,7 @@ class QueryService:
 
     def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
         self._methods: dict[str, MethodHandler] = {
+            **ForecastCalls(core, authorizer, calls).methods(SERVICE),
             **HistoryCalls(core, authorizer).methods(),
             **LifeCalls(core, authorizer, calls).methods(SERVICE),
             **ListCalls(core, authorizer, calls).methods(SERVICE),
