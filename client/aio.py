@@ -19,6 +19,7 @@ from tarry.client.operators.cluster_status import ClusterStatus
 from tarry.client.operators.group_policy import Exponential, GroupDescription
 from tarry.client.operators.topic_settings import Misfire
 from tarry.client.producers.producer import Producer
+from tarry.client.queries.forecast import Forecast
 from tarry.client.queries.life import (
     GroupState,
     HistoryRow,
@@ -43,6 +44,7 @@ __all__ = [
     "Consumer",
     "Exponential",
     "FailedAcks",
+    "Forecast",
     "GroupDescription",
     "GroupState",
     "HistoryRow",

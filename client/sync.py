@@ -19,6 +19,7 @@ from tarry.client.aio import (
     ClusterStatus as ClusterStatus,
     Exponential as Exponential,
     FailedAcks as FailedAcks,
+    Forecast as Forecast,
     GroupDescription as GroupDescription,
     ListedMessage as ListedMessage,
     ListedPage as ListedPage,

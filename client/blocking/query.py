@@ -36,3 +36,4 @@ class Query:
 
     life = blocking(AsyncQuery.life)
     history = blocking(AsyncQuery.history)
+    forecast = blocking(AsyncQuery.forecast)

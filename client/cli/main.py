@@ -11,6 +11,7 @@ from tarry.client.aio import Client
 from tarry.client.cli import (
     backup,
     consume,
+    forecast,
     groups,
     history,
     ledger,
@@ -41,6 +42,7 @@ for command in (consume.ack, consume.nack, consume.extend):
 cluster_command(app, "list")(list_messages.list_messages)
 cluster_command(app)(top)
 cluster_command(app, deadline_ms=60_000)(history.history)
+cluster_command(app)(forecast.forecast)
 cluster_command(app)(topics.redrive)
 cluster_command(app)(backup.backup)
 cluster_command(app, epilog=reconcile.EXIT_CODES)(reconcile.reconcile)

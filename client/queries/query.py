@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Unpack
 
+from grpc import aio
+
 from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
+from tarry.client.errors import error_of_call
 from tarry.client.queries import history
+from tarry.client.queries.forecast import Forecast, ForecastOptions, forecast_of
+from tarry.client.queries.forecast import request_of as forecast_request
 from tarry.client.queries.life import MessageHistory, MessageLife
 from tarry.client.queries.listing import PAGE_MAX, ListedMessage, ListedPage, ListOptions, page_of, request_of
 from tarry.proto import tarry_query_pb2 as pb
@@ -77,3 +82,22 @@ class Query:
         """
         request = pb.ReadHistoryRequest(id=message_id, from_ms=from_ms, until_ms=until_ms)
         return await history.read(self._nodes, request, timeout_ms, progress)
+
+    async def forecast(self, *, address: str = "", **options: Unpack[ForecastOptions]) -> Forecast:
+        """Return how many pending messages are due in each second, minute or hour, and how late they will be.
+
+        ``address``: of the node that is to answer, tried once; a follower that hears the leader is within
+        50 ms of it. Raises InvalidQuery, NotFound, NotPermitted, Overloaded, Unavailable.
+        """
+        request = forecast_request(options)
+        if not address:
+            return forecast_of(
+                await self._calls.call(lambda node: node.query.Forecast, request, changes=False)
+            )
+        try:
+            response = await self._nodes.node(address).query.Forecast(
+                request, timeout=self._nodes.settings.attempt_ms / 1_000, metadata=self._nodes.metadata
+            )
+        except aio.AioRpcError as failure:
+            raise error_of_call(failure) from failure
+        return forecast_of(response)

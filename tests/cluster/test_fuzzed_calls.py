@@ -35,7 +35,7 @@ CALL_S = 5.0
 WAITS = {"OperatorService/AddMember", "OperatorService/TransferLeadership", "ConsumerService/Consume"}
 """These may have nothing to say for longer than this test waits."""
 STREAMS = {"ProducerService/ScheduleStream", "ConsumerService/Consume"}
-NOT_YET = {"QueryService/Forecast", "QueryService/CancelMatching"}
+NOT_YET = {"QueryService/CancelMatching"}
 """These have no handlers."""
 ANSWERED_BY_STREAMS = {
     "OperatorService/Redrive",
@@ -162,6 +162,11 @@ VALID: dict[str, list[Message]] = {
     "QueryService/GetLife": [query_pb.GetLifeRequest(id=str(MessageId(0, 498_611, 0)))],
     "QueryService/ReadHistory": [
         query_pb.ReadHistoryRequest(id=str(MessageId(0, 498_611, 0)), from_ms=1, until_ms=2**40)
+    ],
+    "QueryService/Forecast": [
+        query_pb.ForecastRequest(),
+        query_pb.ForecastRequest(topic="t", tags=["x"], resolution="FORECAST_RESOLUTION_MINUTE", buckets=9),
+        query_pb.ForecastRequest(from_ms=1, resolution="FORECAST_RESOLUTION_HOUR", linearizable=True),
     ],
     "PeerService/Meet": [peer_pb.MeetRequest(**PEER)],
     "PeerService/Recall": [peer_pb.RecallRequest(**PEER)],
