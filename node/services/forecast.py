@@ -9,6 +9,7 @@ read records                 only for tags, and only of a few messages
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path
@@ -111,7 +112,10 @@ class Tagged:
         """Take in messages of an hour, or forget all of them where they are too many."""
         self.room -= len(found.due_ms)
         self.room_bytes -= int(found.size.sum(dtype=np.int64))
-        self.found = [*self.found, (hour, found)] if self.has_room else []
+        if self.has_room:
+            self.found.append((hour, found))
+        else:
+            self.found.clear()
 
 
 class ForecastCalls:
@@ -253,7 +257,8 @@ class ForecastCalls:
     def _answered(self, now_ms: int, buckets: Buckets, pending: int) -> pb.ForecastResponse:
         status, rate = self._core.driver.status(), self._core.release_rate.per_s
         leads = self._core.leadership.serves()
-        peer = None if leads else status.peers.get(status.leader or "")
+        leader = None if leads else status.peers.get(status.leader or "")
+        heard_ms = None if leader is None else leader.heard_ms_ago
         return pb.ForecastResponse(
             first_ms=buckets.first_ms,
             bucket_ms=buckets.bucket_ms,
@@ -264,7 +269,7 @@ class ForecastCalls:
             released_measured=rate is not None,
             node=status.node,
             leads=leads,
-            heard_ms_ago=round(peer.heard_ms_ago) if peer is not None and peer.heard_ms_ago else 0,
+            heard_ms_ago=0 if heard_ms is None else max(1, math.ceil(heard_ms)),
         )
 
     async def _read(self, tagged: Tagged, messages: Filter, tally: Tally) -> bool:

@@ -28,9 +28,11 @@ from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
+from tarry.replication.blocking import in_thread
 from tarry.replication.state_machine import commands, lanes
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.state import HOUR_MS
 from tests.node.lone_leader import TOPIC, Leader, leader
 from tests.simulation.edge import Context
@@ -207,7 +209,7 @@ class MessagesAndForecasts(RuleBasedStateMachine):
         oldest_ms = self.now_ms - (expects.pop("first_due_ms") or self.now_ms)
         assert {name: getattr(answer, name) for name in expects} == expects
         assert answer.oldest_overdue_ms == oldest_ms if topic else answer.oldest_overdue_ms >= oldest_ms
-        assert (answer.node, answer.leads, answer.heard_ms_ago) == ("n2", False, 12)
+        assert (answer.node, answer.leads, answer.heard_ms_ago) == ("n2", False, 13)
         assert not answer.upper_bound
         assert len(answer.lateness_ms) == (0 if answer.first_ms > self.now_ms else len(answer.counts))
 
@@ -345,6 +347,44 @@ def test_chains_of_the_far_log_are_walked_up_to_a_bound(
     monkeypatch.setattr(forecast, "FAR_UNITS_MAX", 10)
     answer = ask(filled, **request)
     assert isinstance(answer, pb.ForecastResponse) and sum(answer.counts) == 22
+
+
+def test_an_hour_that_is_dropped_while_it_is_counted_is_counted_anew(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel, now_ms = filled.machine.wheel, START_MS + 3 * HOUR_MS
+    filled.schedule(np.full(3, now_ms))
+    counts = list[int]()
+
+    async def released_meanwhile(count: Any) -> Any:
+        if wheel.floor_hour == 0:
+            wheel.take(now_ms - 1, 100)
+            wheel.drop_hour(START_MS // HOUR_MS)
+            for _ in range(2):
+                wheel.sync(wheel.capture())
+        counts.append(wheel.pending)
+        return await in_thread(count)
+
+    monkeypatch.setattr(forecast, "in_thread", released_meanwhile)
+    answer = ask(filled, now_ms, topic=TOPIC)
+    assert isinstance(answer, pb.ForecastResponse)
+    assert (answer.overdue, answer.oldest_overdue_ms, list(answer.counts[:2])) == (3, 0, [3, 0])
+    assert counts == [3, 3]
+
+
+def test_a_damaged_index_is_told_and_given_to_who_mends_it(filled: Filled) -> None:
+    reported = list[int]()
+    wheel = filled.machine.wheel
+    wheel.close()
+    state = wheel.hour_state(START_MS // HOUR_MS)
+    path = filled.machine.folder / "hours" / folder_name(state.hour) / "delay.index"
+    path.write_bytes(bytes(len(path.read_bytes())))
+    wheel.close()
+    calls = forecasts(filled.machine, lambda: START_MS)
+    calls._core.damage.indices = SimpleNamespace(report=lambda hour, _: reported.append(hour))
+    answer = asyncio.run(asked(calls))
+    assert reason(answer) is Reason.OVERLOADED
+    assert set(reported) == {START_MS // HOUR_MS}
 
 
 def test_so_many_are_counted_at_once_and_one_more_comes_again_later(filled: Filled) -> None:
