@@ -182,7 +182,7 @@ class Core:
     def _load_ahead(self, now_ms: int) -> None:
         """Load what is due next; a damaged index is taken from a peer before an entry needs it.
 
-        Notes how fast a backlog goes, from what is loaded.
+        Also notes how fast full releases follow one another.
         """
         indices = self.damage.indices
         if indices.left:
@@ -195,8 +195,7 @@ class Core:
                 raise
             indices.report(hour, str(damage))
         wheel = self.machine.wheel
-        first_due_ms = wheel.first_due_ms() if wheel.near_messages else None
-        self.release_rate.note(now_ms, wheel.released, first_due_ms)
+        self.release_rate.note(now_ms, wheel.released, full=not wheel.cut.complete)
 
     def _watch_clock(self) -> None:
         self.ledger.watch_clock(self._clock.wall_ms(), self._clock.monotonic_s() * 1000)

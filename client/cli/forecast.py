@@ -69,7 +69,7 @@ def forecast(
     """Show how many pending messages are due when, what is overdue, and how late what comes will be.
 
     Counts are exact as of one moment. Lateness is predicted for all topics together, from what the cluster
-    has released a second in a backlog; until the node has seen one, 100,000 are assumed.
+    has released a second while there was more; until the node has seen that, 50,000 are assumed.
 
     With -o json each look is a line: counts by bucket from first_ms on, each of bucket_ms.
     """
@@ -151,7 +151,7 @@ def _summary(look: Forecast) -> str:
     parts = [
         f"{look.pending:,} pending",
         overdue,
-        f"a backlog goes at {look.released_per_s:,.0f}/s ({measured})",
+        f"backlogs go at {look.released_per_s:,.0f}/s ({measured})",
         f"by {look.node}, {_role(look)}",
     ]
     parts += ["at most: not all records were read for their tags"] if look.upper_bound else []

@@ -35,12 +35,13 @@ class Forecast:
     applied_index: int
     """The entry."""
     released_per_s: float
-    """Messages that the cluster releases a second in a backlog, as the answering node has seen it."""
+    """Messages that the cluster releases a second while there is more to release, as the answering node has
+    seen it."""
     released_measured: bool
-    """False: that node has seen no backlog since its start, and the rate is assumed."""
+    """False: that node has seen no full release since its start, and the rate is assumed."""
     lateness_ms: tuple[int, ...]
-    """Predicted lateness of each bucket's last message, all topics together; empty where the first bucket is
-    not the present one."""
+    """Predicted lateness of each bucket's last message, or of one due at its end, all topics together; empty
+    where the first bucket is not the present one."""
     upper_bound: bool
     """Too many messages may have the tags to read them all: fewer may have them."""
     node: str

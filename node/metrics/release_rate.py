@@ -1,7 +1,7 @@
-"""The rate at which a cluster releases in a backlog: what it can do, and not what it is asked for.
+"""The rate at which a cluster releases while there is more to release: what it can do, not what it is asked.
 
 Noted at each heartbeat, by every node, from what it has applied. Only times count at whose beginning and end
-messages were overdue.
+releases were full: a backlog, or a crowd that was begun with early.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-DEFAULT_PER_S: Final = 100_000.0
-"""Assumed where no backlog has been seen."""
-BACKLOG_MS: Final = 100
-"""A first message that is overdue for so long is a backlog."""
-WINDOW_MS: Final = 200
-"""A time counts once it is so long; several heartbeats, so that slices do not matter."""
+DEFAULT_PER_S: Final = 50_000.0
+"""Assumed where no release was full; the dispatcher begins with the same."""
+WINDOW_MS: Final = 100
+"""A time counts once it is so long."""
 WINDOW_MS_MAX: Final = 2_000
 """One that is longer does not count: heartbeats stayed away, or the clock has jumped."""
 WINDOWS: Final = 50
@@ -28,9 +26,9 @@ class ReleaseRate:
         self._since: tuple[int, int] | None = None  # time, and what had been released
         self._windows: deque[tuple[int, int]] = deque(maxlen=WINDOWS)
 
-    def note(self, now_ms: int, released: int, first_due_ms: int | None) -> None:
-        """Take note of how many messages were ever released, and when the first pending one is due."""
-        if first_due_ms is None or first_due_ms > now_ms - BACKLOG_MS:
+    def note(self, now_ms: int, released: int, *, full: bool) -> None:
+        """Take note of how many messages were ever released, and whether the last release was full."""
+        if not full:
             self._since = None
             return
         if self._since is None:
@@ -45,7 +43,7 @@ class ReleaseRate:
 
     @property
     def per_s(self) -> float | None:
-        """Messages a second; None: there has been no backlog."""
+        """Messages a second; None: no release was full."""
         if not self._windows:
             return None
         released, passed_ms = map(sum, zip(*self._windows, strict=True))

@@ -28,7 +28,7 @@ from tarry.node.edge.names import unknown_topic
 from tarry.node.metrics.release_rate import DEFAULT_PER_S
 from tarry.node.services.forecast_request import Asked, Buckets, checked
 from tarry.node.services.message_filter import Filter
-from tarry.node.services.predicted_lateness import backlogs, lateness_ms, longest
+from tarry.node.services.predicted_lateness import Releases, lateness_ms, longest
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.replication.blocking import in_thread
@@ -68,6 +68,7 @@ class Seen(NamedTuple):
     units_of: list[int]
     """Hours to be looked into for a topic."""
     first_due_ms: int | None
+    releases: Releases
     answer: pb.ForecastResponse
     """What is known by then."""
 
@@ -245,7 +246,9 @@ class ForecastCalls:
             text = f"the far log has {far_units} messages of these hours, and may have {FAR_UNITS_MAX}"
             return _too_much(f"{text}: ask for fewer, or by hours")
         answer = self._answered(now_ms, buckets, pending)
-        return Seen(view, buckets, by_hour, units_of, wheel.first_due_ms(), answer)
+        dispatch = self._core.config.dispatch
+        releases = Releases(answer.released_per_s, dispatch.slice_messages_max, dispatch.ahead_ms_max)
+        return Seen(view, buckets, by_hour, units_of, wheel.first_due_ms(), releases, answer)
 
     def _hours_of(self, buckets: Buckets, now_ms: int) -> list[int]:
         """Return the hours with messages that are overdue, or in one of the buckets; too many at most."""
@@ -328,7 +331,6 @@ def _of_all(seen: Seen) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     A topic is late as all are: what is due is released in the order of due times.
     """
     view, (first_ms, bucket_ms, length) = seen.view, seen.buckets
-    per_s = max(seen.answer.released_per_s, 1e-3)
     if bucket_ms == HOUR_MS:
         coming, step_ms, begin = seen.by_hour, HOUR_MS, 0
         counts, waiting = coming.astype(np.int64), view.earlier
@@ -340,7 +342,7 @@ def _of_all(seen: Seen) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         coming, waiting = seconds[max(0, begin) :], view.before_present()
     if first_ms > view.now_ms:
         return counts, np.empty(0, np.int64)
-    late_ms = lateness_ms(backlogs(coming, step_ms - view.now_ms % step_ms, step_ms, waiting, per_s), per_s)
+    late_ms = lateness_ms(coming, step_ms - view.now_ms % step_ms, step_ms, waiting, seen.releases)
     size = bucket_ms // step_ms
     return counts, longest(late_ms, size - begin, size)
 

@@ -43,9 +43,9 @@ def drawn(look: Forecast, width: int = 120) -> list[str]:
 
 
 def test_it_says_what_is_overdue_what_comes_how_late_and_who_says_so() -> None:
-    lines = drawn(LOOK, 100)
+    lines = drawn(LOOK, 98)
     assert lines[0] == (
-        "1,234 pending; overdue 2, oldest 1.500s; a backlog goes at 12,346/s (measured); by n2, which heard t"
+        "1,234 pending; overdue 2, oldest 1.500s; backlogs go at 12,346/s (measured); by n2, which heard th"
     )
     assert lines[1] == "due from 2026-10-18T00:00:00.000Z on: 13; in 1s 10 at most"
     assert (lines[2].rstrip(), lines[9].rstrip()) == ("  █", "█ █")

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tarry.node.config import Limits, Token
+from tarry.node.config import Dispatch, Limits, Token
 from tarry.node.edge.auth import Authorizer
 from tarry.node.metrics.release_rate import DEFAULT_PER_S, ReleaseRate
 from tarry.node.repair.record_reads import RecordReads
@@ -50,7 +50,7 @@ def forecasts(
     status = SimpleNamespace(node="n2", leader="n1", peers={"n1": SimpleNamespace(heard_ms_ago=12.3)})
     core: Any = SimpleNamespace(
         machine=machine,
-        config=SimpleNamespace(limits=Limits()),
+        config=SimpleNamespace(limits=Limits(), dispatch=Dispatch()),
         time=SimpleNamespace(now_ms=now_ms),
         driver=SimpleNamespace(status=lambda: status),
         leadership=SimpleNamespace(serves=lambda: False),
@@ -283,7 +283,7 @@ def test_of_too_many_records_only_the_masks_are_looked_at_and_that_is_told(
 
 
 def test_a_backlog_makes_late_what_comes_behind_it(filled: Filled) -> None:
-    crowd = int(DEFAULT_PER_S) * 2
+    crowd = int(DEFAULT_PER_S) * 2  # which could not be begun with early, and is due
     for start in range(0, crowd, 20_000):
         filled.schedule(np.full(min(20_000, crowd - start), START_MS + 3_000))
     filled.machine.wheel.load_ahead(START_MS + 3_999)  # as each heartbeat does
@@ -291,11 +291,11 @@ def test_a_backlog_makes_late_what_comes_behind_it(filled: Filled) -> None:
     assert isinstance(answer, pb.ForecastResponse)
     assert (answer.overdue, answer.oldest_overdue_ms) == (crowd + 3, 2_999)
     assert answer.counts[:2] == [crowd + 1, 1]
-    assert list(answer.lateness_ms) == [2_000, 1_000, 0, 0]  # of the present second 1 ms is left
+    assert list(answer.lateness_ms) == [3_000, 1_000, 0, 0]  # the crowd at its beginning, 999 ms ago
     assert (answer.released_per_s, answer.released_measured) == (DEFAULT_PER_S, False)
     by_minute = ask(filled, START_MS + 3_999, buckets=1, resolution=2)
     assert isinstance(by_minute, pb.ForecastResponse)
-    assert list(by_minute.lateness_ms) == [2_000]
+    assert list(by_minute.lateness_ms) == [3_000]
 
 
 @pytest.mark.parametrize(
