@@ -177,7 +177,8 @@ class _Telling:
         else:
             feed = delivery.feeds[queue.queue]
             found, taken = feed.find(offset, lane), feed.lanes.is_taken(lane)
-            left_out = bool(feed.tag_mask) and not int(unit["tag_mask"]) & feed.tag_mask
+            mask = np.array([unit["tag_mask"]], np.uint64)
+            left_out = feed.tags is not None and not feed.tags.may_match(mask)[0]
             facts = facts._replace(awaits_disk=feed.awaits_disk, damaged=feed.damage is not None)
             facts = facts._replace(left_out=left_out)
         retry = self._is_behind_retry(queue, group, unit)

@@ -320,7 +320,7 @@ def _count(seen: Seen, messages: Filter | None) -> tuple[Tally, Tagged, NDArray[
 
 def _wanted(messages: Filter, topic: Numbers, tag_mask: Masks) -> Flags:
     wanted: Flags = lanes.queue_of(topic) == messages.queue
-    if messages.tag_mask:
+    if messages.tags:
         wanted &= messages.tagged(lanes.unpack(topic, tag_mask)[1])
     return wanted
 

@@ -445,6 +445,37 @@ def test_a_leader_tells_what_it_has_taken_in_as_of_after_the_call_began(tmp_path
     at_a_leader(tmp_path, steps)
 
 
+def test_what_comes_and_goes_while_it_is_counted_changes_no_figure_of_an_answer(tmp_path: Path) -> None:
+    async def steps(lead: Leader) -> None:
+        calls = ForecastCalls(lead.node._core, Authorizer({}), lead.edge._calls)
+        begin_ms, rng = lead.node.time.now_ms() + HOUR_MS, np.random.default_rng(7)
+        seen = set[int]()
+
+        async def change() -> None:
+            for _ in range(40):
+                due_ms = begin_ms + rng.integers(0, 20 * HOUR_MS, 400)
+                done = await lead.schedule(400, due_ms, ["t", "u"])
+                hour, index = (np.frombuffer(one, "<u4")[::3] for one in (done.hour, done.global_index))
+                await lead.propose(log_pb.CancelCommand(hour=hour.tobytes(), global_index=index.tobytes()))
+
+        async def ask(**request: Any) -> None:
+            answer = await told(calls, **request)
+            assert sum(answer.counts) == answer.pending, request
+            seen.add(answer.applied_index)
+
+        changing = asyncio.create_task(change())
+        while not changing.done():
+            for topic in ("", "t") if lead.machine.queues.find("t") else ("",):
+                for resolution in (2, 3):
+                    await ask(topic=topic, resolution=resolution)
+        await changing
+        assert len(seen) > 10
+        answer = await told(calls, resolution=2)
+        assert answer.pending == 40 * (400 - 134)
+
+    at_a_leader(tmp_path, steps)
+
+
 def at_a_leader(folder: Path, steps: Callable[[Leader], Awaitable[None]]) -> None:
     from tarry.replication.loop_holds import Holds
 
