@@ -20,7 +20,6 @@ from tarry.client.queries.life import (
     MessageHistory,
     MessageInGroup,
     MessageLife,
-    NodeHistory,
 )
 
 ROW_COLUMNS: Final = (
@@ -108,7 +107,7 @@ def _print(life: MessageLife | None, told: MessageHistory) -> None:
         if life.groups_left_out:
             words().print(f"{life.groups_left_out} more groups are not shown", style="dim")
     for node in told.nodes:
-        for text in _doubts(node):
+        for text in node.doubts():
             words().print(f"{node.node or node.address}: {text}", style="yellow")
 
 
@@ -145,20 +144,6 @@ def _group(one: MessageInGroup, end: HistoryRow | None) -> dict[str, object]:
         "consumers": one.consumers,
         "why": why,
     }
-
-
-def _doubts(node: NodeHistory) -> list[str]:
-    """Return what keeps a node's part from being whole."""
-    if node.error:
-        return [f"did not answer to the end: {node.error}"]
-    if not node.has_ledger:
-        return ["it keeps no ledger: deliveries while it led are missing"]
-    found = [f"its ledger lacks rows: {gap}" for gap in node.gaps if not gap.endswith("BEGUN")]
-    if not node.complete:
-        found.append(f"only rows from {time_text(node.since_ms)} on were looked through")
-    elif not node.from_beginning:
-        found.append("its ledger does not reach back to the message's scheduling, or --from leaves it out")
-    return found
 
 
 def _plain(life: MessageLife | None, told: MessageHistory) -> dict[str, object]:

@@ -187,6 +187,19 @@ class NodeHistory:
     error: str
     """Why the node did not answer, or not to the end; else empty."""
 
+    def doubts(self) -> list[str]:
+        """Return what keeps this part of a history from being whole, a sentence each."""
+        if self.error:
+            return [f"did not answer to the end: {self.error}"]
+        if not self.has_ledger:
+            return ["it keeps no ledger: deliveries while it led are missing"]
+        found = [f"its ledger lacks rows: {gap}" for gap in self.gaps if not gap.endswith("BEGUN")]
+        if not self.complete:
+            found.append(f"only rows from {self.since_ms} ms since the epoch on were looked through")
+        elif not self.from_beginning:
+            found.append("the scheduling is not found: the ledger, or the time asked for, begins behind it")
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class MessageHistory:

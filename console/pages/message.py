@@ -8,13 +8,18 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from tarry.client.errors import TarryError
+from tarry.client.queries.life import MessageLife
 from tarry.client.results import CancelOutcome, MessageState, StoredMessage
 from tarry.console.forms import read_duration
 from tarry.console.guard import form_of
-from tarry.console.rendering import access_of, done, render, review, rights_of
+from tarry.console.rendering import access_of, client_of, done, render, review, rights_of
+from tarry.console.views import life
 from tarry.console.views.body import FORMS, SHOWN_BYTES_MAX, body_text, form_of_body
 from tarry.console.views.cells import path
 
+HISTORY_MS: Final = 10_000
+"""For each node to look through its ledger; what it has told by then is shown."""
 OUTCOMES: Final = {
     CancelOutcome.CANCELLED: "No consumer gets it any more.",
     CancelOutcome.ALREADY_CANCELLED: "It was cancelled before.",
@@ -39,12 +44,15 @@ async def _message(request: Request) -> Response:
     rights = rights_of(look)
     readable = rights.may_consume(message.topic)
     form = form_of_body(message.body, request.query_params.get("as", "")) if readable else ""
+    told = await _life(request, message.id)
     return render(
         request,
         "message.html",
         look=look,
         message=message,
         readable=readable,
+        groups=None if told is None else list(map(life.group_cells, told.groups)),
+        group_columns=life.GROUP_COLUMNS,
         form=form,
         forms=FORMS,
         body=body_text(message.body, form) if readable else "",
@@ -53,6 +61,29 @@ async def _message(request: Request) -> Response:
         pending=message.state is MessageState.PENDING,
         may_cancel=rights.may_produce(message.topic) and message.state is not MessageState.CANCELLED,
         may_send=rights.may_produce(message.topic),
+    )
+
+
+async def _life(request: Request, message_id: str) -> MessageLife | None:
+    """Return what the message is to each group; None where that cannot be told now, as by older nodes."""
+    try:
+        return await client_of(request).query().life(message_id)
+    except TarryError:
+        return None
+
+
+async def _history(request: Request) -> Response:
+    """Show what all nodes' ledgers say, on a page of its own: each search starts a process on a node."""
+    look, message_id = await access_of(request).watch.look(), request.path_params["id"]
+    told = await client_of(request).query().history(message_id, timeout_ms=HISTORY_MS)
+    return render(
+        request,
+        "history.html",
+        look=look,
+        message_id=message_id,
+        columns=life.ROW_COLUMNS,
+        rows=list(map(life.row_cells, told.rows)),
+        doubts=[f"{node.node or node.address}: {text}" for node in told.nodes for text in node.doubts()],
     )
 
 
@@ -110,6 +141,7 @@ def _told(message: StoredMessage) -> str:
 ROUTES: Final = (
     Route("/message", _search),
     Route("/message/{id}", _message),
+    Route("/message/{id}/history", _history),
     Route("/message/{id}/cancel", _cancel, methods=["POST"]),
     Route("/message/{id}/send", _send_again, methods=["POST"]),
 )

@@ -113,8 +113,9 @@ def _why_waiting(facts: Facts) -> str:
         return ("it is due, and about to be released" if late else "it is not due yet") + _nobody(facts)
     if facts.place is Place.MENDING:
         return "its stored bytes are damaged, and are being mended from a peer"
+    again = "; it may have been delivered before" if facts.maybe_delivered else ""
     if not standing.consumers:
-        return "no consumer of the group is connected"
+        return "no consumer of the group is connected" + again
     reasons = (
         (not late, "it is not due yet"),
         (facts.left_out, "the consumers' tags leave it out: it is about to be passed over"),
@@ -127,7 +128,7 @@ def _why_waiting(facts: Facts) -> str:
         (facts.before, f"{facts.before} messages go first"),
     )
     chosen = [text for holds, text in reasons if holds]
-    return "; ".join(chosen) or "it is about to be delivered"
+    return ("; ".join(chosen) or "it is about to be delivered") + again
 
 
 def _reason(facts: Facts) -> str:

@@ -172,6 +172,21 @@ def test_a_message_is_cancelled_and_sent_again_after_a_review(scene: Scene) -> N
     assert copy in visitor.get(f"/message?id=+{copy}+")
 
 
+def test_a_message_s_page_tells_what_it_is_to_each_group_and_its_history_is_a_page_of_its_own(
+    scene: Scene,
+) -> None:
+    scene.client.operator().create_group("orders", "billing")
+    message_id = schedule(scene)
+    visitor = scene.visitor("shop")
+    page = visitor.get(f"/message/{message_id}")
+    assert "billing" in page
+    assert "it is not due yet; no consumer of the group is connected" in page
+    history = visitor.get(f"/message/{message_id}/history")
+    assert "scheduled" in history
+    assert "ID_MALFORMED" in visitor.get("/message/nonsense/history", 409)
+    scene.client.operator().delete_group("orders", "billing")
+
+
 def test_a_topic_is_made_changed_and_deleted_after_a_review(scene: Scene) -> None:
     visitor, operator = scene.visitor("root"), scene.client.operator()
     visitor.change("/topics", topic="made")

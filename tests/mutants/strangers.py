@@ -544,6 +544,26 @@ LOGGED = (
         ("tests/node/delivery/test_redrive.py::test_a_letter_that_the_log_does_not_bear_out_is_passed_over",),
     ),
     Mutant(
+        "a_history_has_rows_of_any_topic",
+        "who has no right on a topic is told of its messages",
+        'if sees(row.get("topic", ""))]',
+        "if True]",
+        (
+            "tests/node/services/test_history.py"
+            "::test_rows_are_told_to_who_has_a_right_on_their_topic_and_to_no_other",
+        ),
+    ),
+    Mutant(
+        "a_life_is_told_to_anybody",
+        "who has no right on a topic is told of its messages",
+        "return queue if self._authorizer.sees(context)(queue.topic) else None",
+        "return queue",
+        (
+            "tests/node/services/test_life.py"
+            "::test_who_has_no_right_on_the_topic_is_told_as_if_there_were_no_message",
+        ),
+    ),
+    Mutant(
         "an_entry_may_have_half_a_value",
         "every replica ends, again at each start",
         "        if len(getattr(command, name)) % width:\n",
