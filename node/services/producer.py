@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -23,6 +24,7 @@ from tarry.node.edge.intake_turns import IntakeTurns
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.edge.names import no_more_queues, unknown_topic
 from tarry.node.failures import CallErrors
+from tarry.node.services.pending_cancels import CANCEL_NS_MAX, PendingCancels
 from tarry.node.services.repeated_schedules import Repeats
 from tarry.node.services.schedule_request import Intake, body_too_large
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -33,7 +35,7 @@ from tarry.proto.tarry_message_pb2 import MessageState, Record, Retried
 from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.lanes import queue_of
-from tarry.replication.state_machine.outcomes import Cancelled, Repeated, Scheduled
+from tarry.replication.state_machine.outcomes import Repeated, Scheduled
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
 from tarry.wheel.delay_log import is_there
@@ -49,10 +51,6 @@ STREAM_FIELDS_MAX: Final = 64
 """Of one request of a schedule stream, which has a number and a batch."""
 TURN_IDS: Final = 32_768
 """Of cancels, read in one turn: some 5 ms."""
-CANCEL_NS_MAX: Final = 6_000_000
-"""Estimated cost of one command's ids; a request whose ids take more becomes several."""
-ID_NS: Final = 3_000
-"""Of an id, whatever its hour: its message may be the only one of its topic."""
 RELEASED_AHEAD_MS: Final = 60_000
 """Of hours that begin later than that nothing is released yet, or the cancel's own outcome says so."""
 NOT_FOUND_TEXT: Final = (
@@ -65,13 +63,6 @@ OUTCOMES_OF_0_2_0: Final = np.arange(8, dtype=np.uint32)
 OUTCOMES_OF_0_2_0[pb.CANCEL_OUTCOME_ALREADY_CANCELLED] = pb.CANCEL_OUTCOME_CANCELLED
 OUTCOMES_OF_0_2_0[pb.CANCEL_OUTCOME_ALREADY_DELIVERED] = pb.CANCEL_OUTCOME_ALREADY_RELEASED
 OUTCOMES_OF_0_2_0[pb.CANCEL_OUTCOME_ALREADY_DONE] = pb.CANCEL_OUTCOME_ALREADY_RELEASED
-
-OUTCOME_OF_STATE: Final = np.zeros(8, dtype=np.uint32)
-"""Of a cancel, by the wheel's state of the message; of a pending one, what the cancel is to come to."""
-OUTCOME_OF_STATE[WheelMessageState.PENDING] = pb.CANCEL_OUTCOME_CANCELLED
-OUTCOME_OF_STATE[WheelMessageState.RELEASED] = pb.CANCEL_OUTCOME_ALREADY_RELEASED
-OUTCOME_OF_STATE[WheelMessageState.CANCELLED] = pb.CANCEL_OUTCOME_ALREADY_CANCELLED
-OUTCOME_OF_STATE[WheelMessageState.NOT_FOUND] = pb.CANCEL_OUTCOME_NOT_FOUND
 
 STATES: Final = {
     WheelMessageState.PENDING: MessageState.MESSAGE_STATE_PENDING,
@@ -90,6 +81,7 @@ class ProducerService:
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
         self._damage, self._holds, self._leadership = core.damage, core.holds, core.leadership
         self._authorizer, self._calls = authorizer, calls
+        self._pending = PendingCancels(core)
         self._repeats = Repeats(core.config.shard, core.machine)
         self._turns = IntakeTurns()
         self._errors = CallErrors()
@@ -251,7 +243,8 @@ class ProducerService:
         released = until_given and begins_ms <= self._time.now_ms() + RELEASED_AHEAD_MS
         if released and not self._authorizer.on:
             await self._driver.read_barrier()
-        refusal = await self._cancel_pending(context, hour, index, outcomes, released=released)
+        may_know = partial(self._may_know, context)
+        refusal = await self._pending.cancel(hour, index, outcomes, may_know, released=released)
         if refusal is None and until_given:
             remaining = request.remaining_groups
             refusal = await self._cancel_released(hour, index, outcomes, remaining=remaining)
@@ -260,44 +253,6 @@ class ProducerService:
         if not (until_given and request.every_outcome):
             outcomes = OUTCOMES_OF_0_2_0[outcomes]
         return pb.CancelResponse(outcomes=outcomes.tolist()).SerializeToString()
-
-    async def _cancel_pending(
-        self,
-        context: CallContext,
-        hour: NDArray[np.uint32],
-        index: NDArray[np.uint32],
-        outcomes: NDArray[np.uint32],
-        *,
-        released: bool,
-    ) -> Refusal | None:
-        """Cancel what is pending of messages that the caller may know of; set the outcomes of those.
-
-        `released`: some may not be pending any more, and are answered without a commit.
-        """
-        order = np.argsort(hour, kind="stable")
-        costs_ns = ID_NS + self._machine.wheel.costs_ns(hour[order], index[order])
-        for rows in portions(costs_ns, CANCEL_NS_MAX):
-            piece = order[rows]
-            piece = piece[self._may_know(context, hour[piece], index[piece])]
-            if released:
-                outcomes[piece] = OUTCOME_OF_STATE[self._machine.wheel.states(hour[piece], index[piece])]
-                piece = piece[outcomes[piece] == pb.CANCEL_OUTCOME_CANCELLED]
-            if not len(piece):
-                await asyncio.sleep(0)
-                continue
-            command = log_pb.CancelCommand(
-                hour=hour[piece].tobytes(),
-                global_index=index[piece].tobytes(),
-                now_ms=self._time.now_ms(),
-            )
-            more_us = int(costs_ns[rows].sum(dtype=np.int64)) // 1_000
-            outcome: Cancelled | Refusal = await self._driver.propose(
-                self._machine.encode(command), cost_us(command) + more_us
-            )
-            if isinstance(outcome, Refusal):
-                return outcome
-            outcomes[piece] = outcome.outcomes
-        return None
 
     async def _cancel_released(
         self,
@@ -342,7 +297,7 @@ class ProducerService:
         """Return the queues and due times of messages, by hour; -1: thinned out, or the hour was deleted."""
         queue, due_ms = np.zeros(len(hour), np.uint32), np.full(len(hour), -1, np.int64)
         wheel = self._machine.wheel
-        for rows in portions(ID_NS + wheel.costs_ns(hour, index), CANCEL_NS_MAX):
+        for rows in portions(self._pending.costs_ns(hour, index), CANCEL_NS_MAX):
             there = np.arange(len(hour))[rows]
             there = there[wheel.known(hour[there], index[there])]
             units = wheel.units(hour[there], index[there], thinned=True)
