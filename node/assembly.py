@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -45,7 +44,6 @@ from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.outcomes import Outcome
 from tarry.replication.status import Hello, Role, digest_of
 from tarry.replication.transport.interface import Transport
-from tarry.wheel.hour_partition import hour_of
 from tarry.wheel.state import WheelDamaged
 
 log = structlog.get_logger()
@@ -190,10 +188,7 @@ class Core:
         try:
             self.machine.wheel.load_ahead(now_ms)
         except WheelDamaged as damage:
-            hour = hour_of(Path(str(damage.path)).parent.name)
-            if hour is None:
-                raise
-            indices.report(hour, str(damage))
+            indices.report_path(damage)
         wheel = self.machine.wheel
         self.release_rate.note(now_ms, wheel.released, full=not wheel.cut.complete)
 

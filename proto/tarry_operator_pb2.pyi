@@ -1,4 +1,5 @@
 from tarry.proto import tarry_consumer_pb2 as _tarry_consumer_pb2
+from tarry.proto import tarry_query_pb2 as _tarry_query_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -273,12 +274,30 @@ class DeleteTopicRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class DeleteTopicResponse(_message.Message):
-    __slots__ = ("released", "groups")
+    __slots__ = ("released", "groups", "pending")
     RELEASED_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
     released: int
     groups: int
-    def __init__(self, released: _Optional[int] = ..., groups: _Optional[int] = ...) -> None: ...
+    pending: int
+    def __init__(self, released: _Optional[int] = ..., groups: _Optional[int] = ..., pending: _Optional[int] = ...) -> None: ...
+
+class PurgeTopicRequest(_message.Message):
+    __slots__ = ("topic", "dry_run", "cursor")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    dry_run: bool
+    cursor: str
+    def __init__(self, topic: _Optional[str] = ..., dry_run: _Optional[bool] = ..., cursor: _Optional[str] = ...) -> None: ...
+
+class PurgeTopicResponse(_message.Message):
+    __slots__ = ("progress",)
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    progress: _tarry_query_pb2.BulkCancel
+    def __init__(self, progress: _Optional[_Union[_tarry_query_pb2.BulkCancel, _Mapping]] = ...) -> None: ...
 
 class CreateGroupRequest(_message.Message):
     __slots__ = ("topic", "group", "start", "expiry_ms")

@@ -75,6 +75,11 @@ class OperatorServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteTopicRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteTopicResponse.FromString,
                 _registered_method=True)
+        self.PurgeTopic = channel.unary_unary(
+                '/tarry.v1.OperatorService/PurgeTopic',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.PurgeTopicRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.PurgeTopicResponse.FromString,
+                _registered_method=True)
         self.CreateGroup = channel.unary_unary(
                 '/tarry.v1.OperatorService/CreateGroup',
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.CreateGroupRequest.SerializeToString,
@@ -181,8 +186,16 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopic(self, request, context):
-        """DeleteTopic deletes a topic with everything in it: messages still in the
-        wheel are dropped when they come due.
+        """DeleteTopic deletes a topic with everything in it. Pending messages count as gone at once; the leader cancels
+        them in the background.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PurgeTopic(self, request, context):
+        """PurgeTopic cancels all that is in a topic and that no consumer has been given, a piece a call, as CancelMatching
+        does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -301,6 +314,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.DeleteTopic,
                     request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteTopicRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'PurgeTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurgeTopic,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.PurgeTopicRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.PurgeTopicResponse.SerializeToString,
             ),
             'CreateGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateGroup,
@@ -570,6 +588,33 @@ class OperatorService:
             '/tarry.v1.OperatorService/DeleteTopic',
             tarry_dot_proto_dot_tarry__operator__pb2.DeleteTopicRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__operator__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PurgeTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/PurgeTopic',
+            tarry_dot_proto_dot_tarry__operator__pb2.PurgeTopicRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.PurgeTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,

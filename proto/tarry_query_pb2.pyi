@@ -325,11 +325,61 @@ class HistoryRow(_message.Message):
     def __init__(self, kind: _Optional[str] = ..., source: _Optional[str] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., position: _Optional[int] = ..., at_ms: _Optional[int] = ..., topic: _Optional[str] = ..., group: _Optional[str] = ..., due_ms: _Optional[int] = ..., offset: _Optional[int] = ..., attempt: _Optional[int] = ..., maybe_duplicate: _Optional[bool] = ..., consumer: _Optional[str] = ..., detail: _Optional[str] = ..., run: _Optional[str] = ...) -> None: ...
 
 class CancelMatchingRequest(_message.Message):
-    __slots__ = ("filter",)
+    __slots__ = ("filter", "dry_run", "cursor")
     FILTER_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
     filter: MessageFilter
-    def __init__(self, filter: _Optional[_Union[MessageFilter, _Mapping]] = ...) -> None: ...
+    dry_run: bool
+    cursor: str
+    def __init__(self, filter: _Optional[_Union[MessageFilter, _Mapping]] = ..., dry_run: _Optional[bool] = ..., cursor: _Optional[str] = ...) -> None: ...
 
 class CancelMatchingResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("progress",)
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    progress: BulkCancel
+    def __init__(self, progress: _Optional[_Union[BulkCancel, _Mapping]] = ...) -> None: ...
+
+class BulkCancel(_message.Message):
+    __slots__ = ("done", "cursor", "looked_at", "total", "matched", "cancelled", "released", "unreadable", "ready", "retries", "in_hand")
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    LOOKED_AT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    MATCHED_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    RELEASED_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    IN_HAND_FIELD_NUMBER: _ClassVar[int]
+    done: bool
+    cursor: str
+    looked_at: int
+    total: int
+    matched: int
+    cancelled: int
+    released: int
+    unreadable: int
+    ready: int
+    retries: int
+    in_hand: int
+    def __init__(self, done: _Optional[bool] = ..., cursor: _Optional[str] = ..., looked_at: _Optional[int] = ..., total: _Optional[int] = ..., matched: _Optional[int] = ..., cancelled: _Optional[int] = ..., released: _Optional[int] = ..., unreadable: _Optional[int] = ..., ready: _Optional[int] = ..., retries: _Optional[int] = ..., in_hand: _Optional[int] = ...) -> None: ...
+
+class BulkCursor(_message.Message):
+    __slots__ = ("request", "queue", "phase", "hour", "place", "chosen", "counts")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    CHOSEN_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    queue: int
+    phase: int
+    hour: int
+    place: int
+    chosen: bytes
+    counts: BulkCancel
+    def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., phase: _Optional[int] = ..., hour: _Optional[int] = ..., place: _Optional[int] = ..., chosen: _Optional[bytes] = ..., counts: _Optional[_Union[BulkCancel, _Mapping]] = ...) -> None: ...

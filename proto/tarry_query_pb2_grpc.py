@@ -56,7 +56,7 @@ class QueryServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__query__pb2.ReadHistoryRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__query__pb2.ReadHistoryResponse.FromString,
                 _registered_method=True)
-        self.CancelMatching = channel.unary_stream(
+        self.CancelMatching = channel.unary_unary(
                 '/tarry.v1.QueryService/CancelMatching',
                 request_serializer=tarry_dot_proto_dot_tarry__query__pb2.CancelMatchingRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__query__pb2.CancelMatchingResponse.FromString,
@@ -99,7 +99,8 @@ class QueryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CancelMatching(self, request, context):
-        """CancelMatching cancels the pending messages that a filter matches, and tells its progress meanwhile.
+        """CancelMatching cancels pending messages that a filter matches, a piece a call: call again with the cursor of
+        the answer until it says done. A repeated call cancels and counts nothing twice.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -128,7 +129,7 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     request_deserializer=tarry_dot_proto_dot_tarry__query__pb2.ReadHistoryRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__query__pb2.ReadHistoryResponse.SerializeToString,
             ),
-            'CancelMatching': grpc.unary_stream_rpc_method_handler(
+            'CancelMatching': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelMatching,
                     request_deserializer=tarry_dot_proto_dot_tarry__query__pb2.CancelMatchingRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__query__pb2.CancelMatchingResponse.SerializeToString,
@@ -265,7 +266,7 @@ class QueryService:
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_stream(
+        return grpc.experimental.unary_unary(
             request,
             target,
             '/tarry.v1.QueryService/CancelMatching',

@@ -79,6 +79,10 @@ class HourCounts:
                 found[hour - begin] = count
         return found
 
+    def beyond(self, begin: int, end: int) -> list[int]:
+        """Return the hours behind the columns that have pending messages, from `begin` on, before `end`."""
+        return [hour for hour in self._beyond if begin <= hour < end]
+
     def write(self, hour: int, units: int) -> None:
         """Note how many units the partition of an hour has."""
         if hour < len(self):

@@ -123,6 +123,13 @@ class HourWheel:
         partition = self._partitions.get(hour)
         return self.counts.far_of(hour) + (partition.units if partition else 0)
 
+    def units_between(self, begin: int, end: int) -> int:
+        """Return the number of units of the hours from `begin` on, before `end`, with anything pending."""
+        counts, behind = self.counts, min(end, self.counts.end)
+        some = np.flatnonzero(counts.pending[begin:behind]) + begin
+        found = counts.written[some].sum(dtype=np.int64) + counts.far[some].sum(dtype=np.int64)
+        return int(found) + sum(map(self.units, counts.beyond(begin, end)))
+
     def find(self, hour: int) -> HourPartition | None:
         """Return the partition of an hour, whole and open from now on; None where there is none."""
         if self.counts.far_of(hour):

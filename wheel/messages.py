@@ -5,7 +5,7 @@ Those in the far log are handled together, of the others an hour's together.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tarry.wheel.cached_reads import FilePlaces, Pread
 from tarry.wheel.columns import distinct, first_rows, groups, starts_of
 from tarry.wheel.delay_log import UNIT, Places, converted, is_there
+from tarry.wheel.far_segment import FAR_UNIT
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.near_queue import taken
@@ -40,6 +41,16 @@ _PARTITION_NS: Final = 150_000
 """Of a partition that has to be opened, and another closed for it."""
 _ABSENT_NS: Final = 2_000
 """Of an hour that has none."""
+
+_NO_ROWS: Final = np.empty(0, np.int64), np.empty(0, FAR_UNIT)
+
+
+class Page(NamedTuple):
+    """Some of an hour's messages, columns of shape (n,), and the global index behind all looked at."""
+
+    global_index: Numbers
+    units: Rows
+    end: int
 
 
 class Messages:
@@ -287,6 +298,27 @@ class Messages:
             pending = ~partition.is_gone(index) & ~_are_behind(cut, hour, units[mine], index)
             parts.append(index[pending])
         return np.concatenate(parts)
+
+    def page_of(self, cut: Cut, hour: int, topics: Numbers, start: int, count: int) -> Page:
+        """Return topics' pending messages of an hour, of `count` units from `start` on, by global index.
+
+        What is in the far log lies behind the others, and comes at once. Raises OSError and WheelDamaged.
+        """
+        partition = self._hours.written(hour)
+        written = partition.units if partition is not None else 0
+        if partition is None or start >= written:
+            rows, units = self._hours.far.rows_of(hour) if self._hours.counts.far_of(hour) else _NO_ROWS
+            (mine,) = np.nonzero(np.isin(units["topic"] & ~MARK, topics) & (units["global_index"] >= start))
+            mine = mine[~self._hours.far.is_gone(rows[mine])]
+            found = converted(units[mine], UNIT)
+            return Page(units["global_index"][mine].astype(np.uint32), found, written + len(rows))
+        end = min(start + count, written)
+        partition.prove()
+        units = partition.log.block(start, end)
+        (mine,) = np.nonzero(np.isin(units["topic"] & ~MARK, topics))
+        index, found = (mine + start).astype(np.uint32), units[mine]
+        pending = ~partition.is_gone(index) & ~_are_behind(cut, hour, found, index)
+        return Page(index[pending], found[pending], end)
 
     def state(self, cut: Cut, hour: int, global_index: int) -> MessageState:
         """Return the state of one message."""

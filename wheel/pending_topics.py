@@ -40,6 +40,10 @@ class PendingTopics:
         """The number of topics with pending messages."""
         return int(np.count_nonzero(self._counts))
 
+    def with_some(self) -> Numbers:
+        """Return the topics that have pending messages, ascending."""
+        return np.flatnonzero(self._counts).astype(np.uint32)
+
     def capture(self) -> tuple[int, ...]:
         """Return all counts by topic, without the zeros at the end."""
         some = np.flatnonzero(self._counts)

@@ -30,7 +30,7 @@ from tarry.wheel.durability import Durability
 from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.hour_wheel import HourWheel
-from tarry.wheel.messages import Messages
+from tarry.wheel.messages import Messages, Page
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.pending_view import PendingView, capture
 from tarry.wheel.placement import append
@@ -265,6 +265,26 @@ class Wheel:
         In the order of due time and global index, some ms of work a step, whatever there is.
         """
         return DueScan(self._hours, lambda: self._release.cut, chosen, after, end_ms)
+
+    def pending_page(self, hour: int, topics: Numbers, start: int, count: int) -> Page:
+        """Return pending messages of topics, shape (k,), of an hour, from a global index on, in its order.
+
+        Some units of the hour, mostly `count`, are looked at; its last ones, if they are in the far log,
+        together. Raises OSError and WheelDamaged.
+        """
+        return self._messages.page_of(self._release.cut, hour, topics, start, count)
+
+    def next_pending_hour(self, hour: int) -> int | None:
+        """Return the first hour, from one on, that has anything pending."""
+        return next(self._hours.counts.from_hour(hour), None)
+
+    def units_between(self, begin: int, end: int) -> int:
+        """Return the number of units of the hours from `begin` on, before `end`, with anything pending."""
+        return self._hours.units_between(begin, end)
+
+    def topics_with_pending(self) -> Numbers:
+        """Return the topics that have pending messages, ascending."""
+        return self._hours.topics.with_some()
 
     def topics_pending(self) -> int:
         """Return the number of topics with pending messages."""

@@ -134,6 +134,29 @@ class Cancels:
             return self._damaged(damage)
         return outcomes
 
+    async def cancel_offsets(
+        self, number: int, offset: NDArray[np.uint64], *, remaining: bool
+    ) -> Outcomes | Refusal:
+        """Return what became of offsets of a queue, ascending, as ``cancel`` does."""
+        queue = self._queues[number]
+        if isinstance(refusal := self._too_many_groups(queue, len(offset)), Refusal):
+            return refusal
+        outcomes = np.full(len(offset), DONE, dtype=np.uint32)
+        try:
+            for piece in self._pieces(offset):
+                there = piece[offset[piece] >= np.uint64(queue.first)]
+                if queue.deleted or not len(there):
+                    continue
+                units = await self._context.pieces.alone(partial(queue.at, offset[there]))
+                messages = Released(*(units[name].copy() for name in Released._fields))
+                answer = await self._in_queue(queue, offset[there], messages, remaining=remaining)
+                if isinstance(answer, Refusal):
+                    return answer
+                outcomes[there] = answer
+        except UnitsDamaged as damage:
+            return self._damaged(damage)
+        return outcomes
+
     def _places(self, number: int) -> Iterator[ReadyQueue]:
         """Yield the queues in which a message of a queue may be: its own, then where misfires go."""
         queue = self._queues[number]

@@ -21,11 +21,14 @@ from tarry.node.config import NodeConfig
 from tarry.node.delivery.context import Context
 from tarry.node.delivery.delivery import Delivery
 from tarry.node.delivery.inherited import Inherited, take_over
+from tarry.node.leader.bulk_turn import BulkTurn
 from tarry.node.leader.cluster_seed import ClusterSeed
 from tarry.node.leader.dispatcher import Dispatcher
 from tarry.node.leader.group_expiry import GroupExpiry
 from tarry.node.leader.group_moves import GroupMoves
+from tarry.node.leader.leftovers import Leftovers
 from tarry.node.leader.letter_retention import LetterRetention
+from tarry.node.leader.pending_cancels import PendingCancels
 from tarry.node.leader.recent_lateness import RecentLateness
 from tarry.node.leader.retention import Retention
 from tarry.node.leader.settings_watch import SettingsWatch
@@ -95,6 +98,7 @@ class Leadership:
         self._damaged: UnitsDamaged | None = None  # met by what delivers, which has ended for it
         self._served = False
         self.wait = LeaderWait(self._is_led)
+        self.bulk_turn = BulkTurn(machine, time)
         self.group_moves = GroupMoves(driver)
         self._heard = log_pb.DispatchState()
         self._sequence = 0
@@ -285,6 +289,9 @@ class Leadership:
         )
         tasks.spawn(self._holds.steps("retention", retention.run()))
         tasks.spawn(self._holds.steps("group expiry", expiry.run()))
+        pending = PendingCancels(self._machine, self._driver, self._time)
+        leftovers = Leftovers(self._machine, self._damage, pending, self.bulk_turn)
+        tasks.spawn(self._holds.steps("left of deleted topics", leftovers.run()))
         self._seed = ClusterSeed(self._machine, self._config, self._time.now_ms, self._propose)
         tasks.spawn(self._holds.steps("cluster settings", self._seed.run()))
         tasks.spawn(self._holds.steps("settings", SettingsWatch(self._driver).run()))

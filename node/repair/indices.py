@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 import structlog
@@ -16,6 +17,8 @@ import structlog
 from tarry.node.repair.pauses import Pauses, PeerAddresses
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.state_machine.machine import Machine
+from tarry.wheel.hour_partition import hour_of
+from tarry.wheel.state import WheelDamaged
 
 log = structlog.get_logger()
 
@@ -43,6 +46,13 @@ class IndexDamage:
             self.left.add(hour)
             self._pauses.end()
         log.error("index damaged", hour=hour, error=error)
+
+    def report_path(self, damage: WheelDamaged) -> None:
+        """Have the index that a file's path names mended. Raises what it was told where it names none."""
+        hour = hour_of(Path(str(damage.path)).parent.name)
+        if hour is None:
+            raise damage
+        self.report(hour, str(damage))
 
     def sound(self, hour: int) -> None:
         """Note that an hour's index is as it should be, or gone."""

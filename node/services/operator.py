@@ -15,11 +15,13 @@ from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, M, ServiceHandler, parse, unknown_field
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, Local, parsed
+from tarry.node.leader.leftovers import pending_of_live
 from tarry.node.leader.settings_watch import differing
 from tarry.node.loop_watchdog import turns
 from tarry.node.recovery.checkpoints import in_turns
 from tarry.node.recovery.rejoin_service import ADD_DEADLINE_MS, too_few_left
 from tarry.node.services.backup import BackupCalls
+from tarry.node.services.cancel_matching import PurgeCalls
 from tarry.node.services.cluster_settings import ClusterCalls
 from tarry.node.services.ledger_export import LedgerCalls
 from tarry.node.services.topic_admin import TopicCalls
@@ -56,6 +58,7 @@ class OperatorService:
         self._ledger_calls = LedgerCalls(core.ledger, authorizer, self._audit)
         self._backup_calls = BackupCalls(core, authorizer, self._audit)
         self._cluster_calls = ClusterCalls(core)
+        self._purge_calls = PurgeCalls(core, authorizer, calls, self._audit)
         self._topics = TopicStatuses(core)
         self._topic_calls = TopicCalls(core, authorizer, calls, self._topics, self._audit)
 
@@ -76,6 +79,7 @@ class OperatorService:
                 for name, local in unary.items()
             },
             **self._topic_calls.methods(SERVICE),
+            **self._purge_calls.methods(SERVICE),
             **self._ledger_calls.methods(),
             **self._backup_calls.methods(),
         }
@@ -140,7 +144,7 @@ class OperatorService:
         full = pb.ClusterStatusResponse(
             commit_index=self._driver.status().commit_index,
             applied_index=self._machine.applied_index,  # the digest's, also as a peer's state is swapped in
-            pending=wheel.pending,
+            pending=pending_of_live(self._machine),
             ready=queues.unacknowledged(),
             frontier_ms=self._machine.frontier_ms,
             tick=wheel.tick,

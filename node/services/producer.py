@@ -24,7 +24,7 @@ from tarry.node.edge.intake_turns import IntakeTurns
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.edge.names import no_more_queues, unknown_topic
 from tarry.node.failures import CallErrors
-from tarry.node.services.pending_cancels import CANCEL_NS_MAX, PendingCancels
+from tarry.node.leader.pending_cancels import CANCEL_NS_MAX, PendingCancels
 from tarry.node.services.repeated_schedules import Repeats
 from tarry.node.services.schedule_request import Intake, body_too_large
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -81,7 +81,7 @@ class ProducerService:
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
         self._damage, self._holds, self._leadership = core.damage, core.holds, core.leadership
         self._authorizer, self._calls = authorizer, calls
-        self._pending = PendingCancels(core)
+        self._pending = PendingCancels(core.machine, core.driver, core.time)
         self._repeats = Repeats(core.config.shard, core.machine)
         self._turns = IntakeTurns()
         self._errors = CallErrors()

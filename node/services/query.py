@@ -10,6 +10,7 @@ from tarry.node.assembly import Core
 from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.grpc_types import MethodHandler, ServiceHandler
 from tarry.node.edge.leader_calls import LeaderCalls
+from tarry.node.services.cancel_matching import CancelCalls
 from tarry.node.services.forecast import ForecastCalls
 from tarry.node.services.history import HistoryCalls
 from tarry.node.services.life import LifeCalls
@@ -23,6 +24,7 @@ class QueryService:
 
     def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
         self._methods: dict[str, MethodHandler] = {
+            **CancelCalls(core, authorizer, calls).methods(SERVICE),
             **ForecastCalls(core, authorizer, calls).methods(SERVICE),
             **HistoryCalls(core, authorizer).methods(),
             **LifeCalls(core, authorizer, calls).methods(SERVICE),

@@ -164,17 +164,22 @@ class TopicCalls:
         return settings.retention_ms, set_by["retention_ms"]
 
     async def _delete_topic(self, request: pb.DeleteTopicRequest) -> Message | Refusal:
-        groups = await self._delete_groups(request.topic)
+        groups, pending = await self._delete_groups(request.topic)
         done = await self._propose_now(log_pb.DeleteTopicCommand(topic=request.topic))
         return (
             done
             if isinstance(done, Refusal)
-            else pb.DeleteTopicResponse(released=done.count, groups=groups + done.groups)
+            else pb.DeleteTopicResponse(
+                released=done.count, groups=groups + done.groups, pending=pending + done.pending
+            )
         )
 
-    async def _delete_groups(self, topic: str) -> int:
-        """Delete what groups a topic has beyond those that go with it in one command; return how many."""
-        queue, deleted = self._machine.queues.find(topic), 0
+    async def _delete_groups(self, topic: str) -> tuple[int, int]:
+        """Delete what groups a topic has beyond those that go with it in one command.
+
+        Return how many, and how many retries of theirs were pending.
+        """
+        queue, deleted, pending = self._machine.queues.find(topic), 0, 0
         groups = self._machine.queues.groups_of(queue.queue)[GROUPS_AT_ONCE:] if queue else []
         for start in range(0, len(groups), GROUPS_AT_ONCE):
             done = await asyncio.gather(
@@ -184,7 +189,8 @@ class TopicCalls:
                 )
             )
             deleted += sum(not isinstance(one, Refusal) for one in done)
-        return deleted
+            pending += sum(one.pending for one in done if not isinstance(one, Refusal))
+        return deleted, pending
 
     async def _create_group(self, request: pb.CreateGroupRequest) -> Message | Refusal:
         if request.expiry_ms > RETENTION_MS_MAX:

@@ -63,7 +63,10 @@ class Administration:
         if queue is None:
             return Refusal(Reason.TOPIC_UNKNOWN, f"there is no topic {command.topic!r}")
         held = queue.units - queue.first
-        return Changed(held, self._queues.delete_topic(command.topic))
+        retries = (self._queues.of(queue.topic, group) for group in self._queues.groups_of(queue.queue))
+        numbers = [queue.queue, *(retry.queue for retry in retries)]
+        pending = self._wheel.pending_of_all(np.array(numbers, np.uint32))
+        return Changed(held, self._queues.delete_topic(command.topic), pending)
 
     def _delete_group(self, command: log_pb.DeleteGroupCommand) -> Changed | Refusal:
         queue = self._group(command.topic, command.group)
@@ -71,8 +74,9 @@ class Administration:
             return queue
         done = self._queues.acknowledged[command.group, queue.queue]
         left = queue.units - done.floor - len(done.acked)
+        pending = self._wheel.pending_of(self._queues.of(command.topic, command.group).queue)
         self._queues.delete_group(command.topic, command.group)
-        return Changed(left)
+        return Changed(left, pending=pending)
 
     def _group_policy(self, command: log_pb.GroupPolicyCommand) -> Changed | Refusal:
         queue = self._group(command.topic, command.group)

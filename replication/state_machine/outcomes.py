@@ -68,6 +68,7 @@ class Changed:
 
     count: int = 0
     groups: int = 0
+    pending: int = 0
 
 
 Outcome: TypeAlias = Scheduled | Repeated | Released | Acked | Cancelled | Subscribed | Changed | Refusal

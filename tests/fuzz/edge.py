@@ -15,7 +15,9 @@ from tarry.node.edge.audit import AuditStatus
 from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
 from tarry.node.edge.leader_calls import LeaderCalls
+from tarry.node.leader.bulk_turn import BulkTurn
 from tarry.node.leader.group_moves import GroupMoves
+from tarry.node.leader.leadership import NO_LEADER
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.reload import ReloadStatus
 from tarry.node.repair.records import Damage
@@ -98,7 +100,12 @@ class Edge:
             driver=log,
             time=time,
             leadership=SimpleNamespace(
-                delivery=None, retention=None, lateness=None, group_moves=GroupMoves(log)
+                delivery=None,
+                retention=None,
+                lateness=None,
+                group_moves=GroupMoves(log),
+                bulk_turn=BulkTurn(machine, time),
+                not_leader=lambda: NO_LEADER,
             ),
             audit=AuditStatus(),
             reload=ReloadStatus(),

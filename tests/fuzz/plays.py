@@ -168,6 +168,7 @@ class EdgePlay(Play):
                 operator_pb.CreateTopicRequest(topic=topic, settings=SHAPED),
                 operator_pb.DescribeTopicRequest(topic=topic),
                 operator_pb.DeleteTopicRequest(topic=topic),
+                operator_pb.PurgeTopicRequest(topic=topic, cursor=pick(("", "AAAA"))),
                 operator_pb.CreateGroupRequest(topic=topic, group=group),
                 operator_pb.DeleteGroupRequest(topic=topic, group=group),
                 operator_pb.SetGroupRequest(topic=topic, group=group, policy=POLICY, unset=["lease_ms"]),

@@ -9,10 +9,12 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.node.assembly import Core
+from tarry.node.clock.cluster_time import ClusterTime
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
+from tarry.replication.driver.driver import Driver
 from tarry.replication.state_machine.command_costs import cost_us
+from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.outcomes import Cancelled
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
@@ -37,8 +39,8 @@ Chosen: TypeAlias = Callable[[Numbers, Numbers], NDArray[np.bool_]]
 class PendingCancels:
     """Cancels what is pending, at the leader."""
 
-    def __init__(self, core: Core) -> None:
-        self._machine, self._driver, self._time = core.machine, core.driver, core.time
+    def __init__(self, machine: Machine, driver: Driver, time: ClusterTime) -> None:
+        self._machine, self._driver, self._time = machine, driver, time
 
     def costs_ns(self, hour: Numbers, index: Numbers) -> NDArray[Any]:
         """Estimate what each message takes to be looked up and cancelled, ids of shape (n,) by hour."""
