@@ -13,12 +13,20 @@ from tarry.client.consumers.message import Message, MessageBatch, Stamp
 from tarry.client.consumers.puller import Puller
 from tarry.client.consumers.unsettled import AckOutcome, FailedAcks
 from tarry.client.errors import TarryError
-from tarry.client.operators.cluster_operator import Operator, Redriven, Sought, TopicDescription, Transferred
+from tarry.client.operators.cluster_operator import (
+    DeletedTopic,
+    Operator,
+    Redriven,
+    Sought,
+    TopicDescription,
+    Transferred,
+)
 from tarry.client.operators.cluster_settings import ClusterDescription
 from tarry.client.operators.cluster_status import ClusterStatus
 from tarry.client.operators.group_policy import Exponential, GroupDescription
 from tarry.client.operators.topic_settings import Misfire
 from tarry.client.producers.producer import Producer
+from tarry.client.queries.bulk_cancel import BulkCancel
 from tarry.client.queries.forecast import Forecast
 from tarry.client.queries.life import (
     GroupState,
@@ -37,11 +45,13 @@ from tarry.client.tracing import Tracing
 
 __all__ = [
     "AckOutcome",
+    "BulkCancel",
     "CancelOutcome",
     "Client",
     "ClusterDescription",
     "ClusterStatus",
     "Consumer",
+    "DeletedTopic",
     "Exponential",
     "FailedAcks",
     "Forecast",

@@ -14,9 +14,11 @@ from typing import Any, TypeVar, Unpack
 from tarry.client import aio
 from tarry.client.aio import (
     AckOutcome as AckOutcome,
+    BulkCancel as BulkCancel,
     CancelOutcome as CancelOutcome,
     ClusterDescription as ClusterDescription,
     ClusterStatus as ClusterStatus,
+    DeletedTopic as DeletedTopic,
     Exponential as Exponential,
     FailedAcks as FailedAcks,
     Forecast as Forecast,

@@ -9,6 +9,7 @@ from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.twin import blocking
 from tarry.client.operators.cluster_operator import Operator as AsyncOperator
 from tarry.client.operators.ledger_export import LedgerPart, Only
+from tarry.client.queries.bulk_cancel import BulkCancel
 from tarry.proto import tarry_operator_pb2 as operator_pb
 
 
@@ -38,6 +39,19 @@ class Operator:
     describe_cluster = blocking(AsyncOperator.describe_cluster)
     seek_group = blocking(AsyncOperator.seek_group)
     redrive = blocking(AsyncOperator.redrive)
+
+    def purge_topic(self, topic: str, *, cursor: str = "", dry_run: bool = False) -> Iterator[BulkCancel]:
+        """Cancel all of a topic that no consumer has been given, and yield how far that is; last ``done``.
+
+        ``cursor``, ``dry_run``: as of ``Query.cancel_matching``. Retries are cancelled, too; what consumers
+        have in hand stays theirs. Raises NotFound, NotPermitted, UpgradeRefused.
+        """
+        parts = self._twin.purge_topic(topic, cursor=cursor, dry_run=dry_run)
+        try:
+            while (told := self._thread.run(anext(parts, None))) is not None:
+                yield told
+        finally:
+            self._thread.run(parts.aclose())
 
     def addresses(self) -> list[str]:
         """Return the addresses of all nodes that are known so far; ``status`` learns them."""

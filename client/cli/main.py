@@ -10,6 +10,8 @@ import typer
 from tarry.client.aio import Client
 from tarry.client.cli import (
     backup,
+    cancel,
+    completion,
     consume,
     forecast,
     groups,
@@ -23,11 +25,10 @@ from tarry.client.cli import (
 )
 from tarry.client.cli.cluster import cluster_app
 from tarry.client.cli.options import EXIT_CODES, OnCluster, cluster_command
-from tarry.client.cli.output import Output, body_fields, fields_of, print_fields, print_outcomes, words
+from tarry.client.cli.output import Output, body_fields, fields_of, print_fields, words
 from tarry.client.cli.status import print_status
 from tarry.client.cli.times import time_text
 from tarry.client.cli.top import top
-from tarry.client.results import CancelOutcome
 
 Node = Annotated[str, typer.Argument(help="The node's name.")]
 
@@ -40,12 +41,14 @@ for command in (consume.ack, consume.nack, consume.extend):
     epilog = "Exit code 1 also where a message was not in hand any more. " + EXIT_CODES
     cluster_command(app, epilog=epilog)(command)
 cluster_command(app, "list")(list_messages.list_messages)
+cluster_command(app, epilog=cancel.EPILOG)(cancel.cancel)
 cluster_command(app)(top)
 cluster_command(app, deadline_ms=60_000)(history.history)
 cluster_command(app)(forecast.forecast)
 cluster_command(app)(topics.redrive)
 cluster_command(app)(backup.backup)
 cluster_command(app, epilog=reconcile.EXIT_CODES)(reconcile.reconcile)
+app.command()(completion.completion)
 app.add_typer(topics.topic_app, name="topic")
 app.add_typer(groups.group_app, name="group")
 app.add_typer(cluster_app, name="cluster")
@@ -71,26 +74,6 @@ async def get(
         **body_fields(message.body),
     }
     print_fields(fields, cluster.output)
-
-
-@cluster_command(app, epilog="Exit code 1 also where a message was not cancelled. " + EXIT_CODES)
-async def cancel(
-    client: Client,
-    message_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="As schedule printed them.")],
-    remaining_groups: Annotated[
-        bool,
-        typer.Option("--remaining-groups", help="Where groups have had a message, cancel it for the others."),
-    ] = False,
-    *,
-    cluster: OnCluster,
-) -> None:
-    """Cancel messages until a consumer is given them.
-
-    Outcomes: cancelled, already_cancelled, already_delivered (a consumer has it, or has had it), already_done
-    (every group is done with it), not_found.
-    """
-    outcomes = await client.producer().cancel_many(message_ids, remaining_groups=remaining_groups)
-    print_outcomes("id", zip(message_ids, outcomes, strict=True), CancelOutcome.CANCELLED, cluster.output)
 
 
 @cluster_command(app)

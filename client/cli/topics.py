@@ -8,6 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from tarry.client.aio import Client
+from tarry.client.cli import bulk
 from tarry.client.cli.options import OnCluster, cluster_command
 from tarry.client.cli.output import Output, print_fields, print_json, words
 from tarry.client.cli.policies import TopicPolicyFlags, Unset, json_of, texts_of
@@ -159,10 +160,31 @@ def delete_topic(topic: Topic, yes: Yes = False, *, cluster: OnCluster) -> None:
         typer.confirm(f"Delete topic {topic} and all its messages?", abort=True, err=True)
 
     async def work(client: Client) -> None:
-        released = await client.operator().delete_topic(topic)
-        print_fields({"topic": topic, "deleted": True, "released": released}, cluster.output)
+        gone = await client.operator().delete_topic(topic)
+        print_fields({"topic": topic, "deleted": True, **asdict(gone)}, cluster.output)
 
     cluster.run(work)
+
+
+@cluster_command(topic_app, "purge", epilog=bulk.EXIT_CODES)
+async def purge_topic(
+    client: Client,
+    topic: Topic,
+    yes: Yes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    resume: Annotated[str, typer.Option(metavar="CURSOR", help="Go on with one that was paused.")] = "",
+    *,
+    cluster: OnCluster,
+) -> None:
+    """Cancel all of a topic that no consumer has been given: pending, ready and retries. The topic stays."""
+    operator = client.operator()
+    if dry_run or not (yes or resume):
+        count = await bulk.counted(operator.purge_topic(topic, dry_run=True), topic)
+        if dry_run:
+            bulk.show(count, topic, cluster.output, purge=True)
+            return
+        typer.confirm(f"Cancel {count.matched:,} messages, all of topic {topic}?", abort=True, err=True)
+    await bulk.cancelled(operator.purge_topic(topic, cursor=resume), topic, cluster.output, purge=True)
 
 
 async def redrive(

@@ -20,6 +20,7 @@ from tarry.client.operators.cluster_status import ClusterStatus, TopicStatus
 from tarry.client.operators.group_policy import GroupDescription, PolicyOptions, check_fields
 from tarry.client.operators.ledger_export import LedgerPart, Only
 from tarry.client.operators.topic_settings import TopicOptions, options_of, packed
+from tarry.client.queries.bulk_cancel import BulkCancel, steps
 from tarry.client.start_position import Start, group_start
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto.reasons import Reason
@@ -49,6 +50,17 @@ class TopicDescription:
     set_by: Mapping[str, str]
     """Who sets each field of ``policy``, and ``retention_ms``: ``topic``, ``cluster``, ``default``, before
     level 2 ``node``; of a dead-letter topic's retention ``groups``, whose letters are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    """Contents of a deleted topic."""
+
+    released: int
+    """Messages that its ready queue held."""
+    groups: int
+    pending: int
+    """Messages, and retries of its groups, that were still to be released."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,14 +214,23 @@ class Operator:
         call = self._calls.call(lambda node: node.operator.DescribeTopic, request, changes=False)
         return _described(await call)
 
-    async def delete_topic(self, topic: str) -> int:
-        """Delete a topic with all in it; return how many messages its ready queue held.
-
-        Messages still in the wheel are dropped when they come due. Raises NotFound.
-        """
+    async def delete_topic(self, topic: str) -> DeletedTopic:
+        """Delete a topic with all in it, pending messages too, and return what that was. Raises NotFound."""
         request = operator_pb.DeleteTopicRequest(topic=topic)
         response = await self._calls.call(lambda node: node.operator.DeleteTopic, request)
-        return int(response.released)
+        return DeletedTopic(response.released, response.groups, response.pending)
+
+    async def purge_topic(
+        self, topic: str, *, cursor: str = "", dry_run: bool = False
+    ) -> AsyncGenerator[BulkCancel]:
+        """Cancel all of a topic that no consumer has been given, and yield how far that is; last ``done``.
+
+        ``cursor``, ``dry_run``: as of ``Query.cancel_matching``. Retries are cancelled, too; what consumers
+        have in hand stays theirs. Raises NotFound, NotPermitted, UpgradeRefused.
+        """
+        request = operator_pb.PurgeTopicRequest(topic=topic, cursor=cursor, dry_run=dry_run)
+        async for told in steps(self._calls, lambda node: node.operator.PurgeTopic, request):
+            yield told
 
     async def create_group(
         self, topic: str, group: str, start: Start = "earliest", *, expiry_ms: int = 0

@@ -11,6 +11,7 @@ from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.errors import error_of_call
 from tarry.client.queries import history
+from tarry.client.queries.bulk_cancel import BulkCancel, Matching, filter_of, steps
 from tarry.client.queries.forecast import Forecast, ForecastOptions, forecast_of
 from tarry.client.queries.forecast import request_of as forecast_request
 from tarry.client.queries.life import MessageHistory, MessageLife
@@ -101,3 +102,23 @@ class Query:
         except aio.AioRpcError as failure:
             raise error_of_call(failure) from failure
         return forecast_of(response)
+
+    async def cancel_matching(
+        self, topic: str, *, cursor: str = "", dry_run: bool = False, **only: Unpack[Matching]
+    ) -> AsyncGenerator[BulkCancel]:
+        """Cancel a topic's pending messages that match, and yield how far that is; the last one is ``done``.
+
+        ``cursor``: of a progress with the same filter, to go on from there; ``dry_run``: only count. Who
+        stops asking pauses it: every progress has been done, and what was not told of goes on with the last
+        cursor. Messages scheduled meanwhile may be among it. Raises NotFound, NotPermitted, InvalidSetting.
+        """
+        request = pb.CancelMatchingRequest(filter=filter_of(topic, only), cursor=cursor, dry_run=dry_run)
+        async for told in steps(self._calls, lambda node: node.query.CancelMatching, request):
+            yield told
+
+    async def count_matching(self, topic: str, **only: Unpack[Matching]) -> int:
+        """Return how many pending messages of a topic match. Raises as ``cancel_matching``."""
+        counted = 0
+        async for told in self.cancel_matching(topic, dry_run=True, **only):
+            counted = told.matched
+        return counted

@@ -154,7 +154,7 @@ async def _delete(request: Request) -> Response:
         sentences = [
             f"Topic {topic} is deleted, with {status.released - status.first_offset:,} released messages "
             f"and {len(status.groups):,} groups.",
-            f"Its {status.pending:,} pending messages are dropped when they come due.",
+            f"Its {status.pending:,} pending messages go with it.",
             "Nothing brings them back.",
         ]
         return review(
@@ -166,9 +166,12 @@ async def _delete(request: Request) -> Response:
             back=path("topics", topic),
             danger=True,
         )
-    released = await operator.delete_topic(topic)
+    gone = await operator.delete_topic(topic)
     return done(
-        request, "Topic deleted", [f"{topic} is gone, with {released:,} released messages."], "/topics"
+        request,
+        "Topic deleted",
+        [f"{topic} is gone, with {gone.released:,} released and {gone.pending:,} pending messages."],
+        "/topics",
     )
 
 

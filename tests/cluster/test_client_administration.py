@@ -18,7 +18,7 @@ from tarry.client.cli.redrive import Fate
 from tarry.client.consumers.consumer import Consumer
 from tarry.client.errors import InvalidSetting, NotFound
 from tarry.client.local.cluster import LocalCluster
-from tarry.client.operators.cluster_operator import Redriven
+from tarry.client.operators.cluster_operator import DeletedTopic, Redriven
 from tarry.proto.message_id import MessageId
 
 
@@ -60,7 +60,7 @@ async def test_a_topic_is_made_described_changed_and_deleted(client: Client) -> 
     described = await operator.describe_topic("made")
     assert described.status.released == 3
     assert [group.group for group in described.status.groups] == ["witness"]
-    assert await operator.delete_topic("made") == 3
+    assert await operator.delete_topic("made") == DeletedTopic(released=3, groups=1, pending=0)
     with pytest.raises(NotFound):
         await operator.describe_topic("made")
 

@@ -52,6 +52,13 @@ def puller(client: sync.Client) -> None:
     client.puller("t", "g", credit=1)  # type: ignore[call-arg]
 
 
+def query(client: sync.Client) -> None:
+    query = client.query()
+    assert_type(query.cancel_matching("t", tags=["a"], cursor="c"), Iterator[sync.BulkCancel])
+    assert_type(query.count_matching("t", key_prefix="k"), int)
+    query.cancel_matching("t", tag="a")  # type: ignore[call-arg]
+
+
 def operator(client: sync.Client) -> None:
     operator = client.operator()
     assert_type(operator.status(digest=True), sync.ClusterStatus)
@@ -64,7 +71,8 @@ def operator(client: sync.Client) -> None:
     assert_type(operator.create_topic("t", retention_ms=1, misfire=sync.Misfire.DROP), sync.TopicDescription)
     assert_type(operator.change_topic("t", pending_max=1), sync.TopicDescription)
     assert_type(operator.describe_topic("t"), sync.TopicDescription)
-    assert_type(operator.delete_topic("t"), int)
+    assert_type(operator.delete_topic("t"), sync.DeletedTopic)
+    assert_type(operator.purge_topic("t", dry_run=True), Iterator[sync.BulkCancel])
     assert_type(operator.create_group("t", "g", "latest"), int)
     assert_type(operator.delete_group("t", "g"), int)
     assert_type(operator.set_group("t", "g", back_off=(1, 2), unset=["lease_ms"]), sync.GroupDescription)

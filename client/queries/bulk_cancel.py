@@ -1,0 +1,77 @@
+"""Cancels of many messages: call by call, each with the cursor of the answer before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from tarry.client.cluster.calls import Calls, Method
+from tarry.client.cluster.nodes import Node
+from tarry.client.errors import InvalidSetting
+from tarry.proto import tarry_query_pb2 as pb
+from tarry.proto.reasons import Reason
+
+
+class Matching(TypedDict, total=False):
+    """Properties that messages have in common; all that are given have to fit."""
+
+    tags: Iterable[str]
+    """Any of these."""
+    keys: Iterable[str]
+    """Any of these."""
+    key_prefix: str
+    """Some key begins with it."""
+    due_from_ms: int
+    due_to_ms: int
+    """Due before; 0: whenever."""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkCancel:
+    """Progress of a cancel of many messages, from its beginning on."""
+
+    done: bool
+    cursor: str
+    """Goes on where this is, also after a failure, and counts nothing twice."""
+    looked_at: int
+    total: int
+    """Places of messages to be looked at, as estimated at the beginning; ``looked_at`` counts them."""
+    matched: int
+    cancelled: int
+    """Pending messages that are cancelled."""
+    released: int
+    """Messages that matched, and came due before they were cancelled."""
+    unreadable: int
+    """Messages whose record no node in reach has whole: they may match, and stay."""
+    ready: int
+    """Of a purge: released messages, cancelled for every group that had not had them."""
+    retries: int
+    """Of a purge: retries that are cancelled."""
+    in_hand: int
+    """Of a purge: released messages that consumers have, or have had, and that stay."""
+
+
+def filter_of(topic: str, only: Matching) -> pb.MessageFilter:
+    """Return the filter. Raises InvalidSetting."""
+    try:
+        return pb.MessageFilter(topic=topic, **only)
+    except (TypeError, ValueError) as error:
+        raise InvalidSetting(Reason.QUERY_INVALID, f"this is no filter of messages: {error}") from None
+
+
+async def steps(
+    calls: Calls, method: Callable[[Node], Method[Any]], request: Any
+) -> AsyncGenerator[BulkCancel]:
+    """Make calls until all is done; yield what each tells. A call that may have been done is repeated."""
+    while True:
+        response = await calls.call(method, request, changes=not request.dry_run)
+        told = _of(response.progress)
+        yield told
+        if told.done:
+            return
+        request.cursor = told.cursor
+
+
+def _of(progress: pb.BulkCancel) -> BulkCancel:
+    return BulkCancel(**{field.name: getattr(progress, field.name) for field in progress.DESCRIPTOR.fields})
