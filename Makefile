@@ -118,6 +118,10 @@ bench-parts: $(READY) ## benchmarks of the parts (each prints one JSON object la
 bench-console: $(READY) ## the console's pages beside a million pending messages (ARGS="--pending 10000000 --topics 1000")
 	@$(PY) -m tarry.bench.console_pages $(ARGS)
 
+.PHONY: bench-cancel
+bench-cancel: $(READY) ## a million messages cancelled by due time under load: pace, and another topic's lateness
+	@$(PY) -m tarry.bench.bulk_cancel $(ARGS)
+
 .PHONY: bench-wheel
 bench-wheel: $(READY) ## the wheel at scale: ten million pending, mass expiry, lateness, recovery (5 min)
 	@$(PY) -m tarry.bench.wheel_nodes $(ARGS)

@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 LEADER = "tests/node/delivery/test_cancels.py"
 MACHINE = "tests/replication/state_machine/test_released_cancels.py"
 WHEEL = "tests/wheel/test_recovery.py"
+BULK = "tests/node/services/test_bulk_cancel.py"
 
 MUTANTS = (
     Mutant(
@@ -109,5 +110,44 @@ MUTANTS = (
         "        self.cancelled.recover(checkpoint.cancelled)\n",
         "",
         (f"{MACHINE}::test_the_state_of_a_checkpoint_has_what_was_cancelled",),
+    ),
+    Mutant(
+        "a_repeated_call_loses_what_its_first_try_has_cancelled",
+        "the counts of a cancel of many messages lack those of a call whose answer was lost",
+        "GONE: Final = (producer_pb.CANCEL_OUTCOME_CANCELLED, producer_pb.CANCEL_OUTCOME_ALREADY_CANCELLED)\n",
+        "GONE: Final = (producer_pb.CANCEL_OUTCOME_CANCELLED,)\n",
+        (f"{BULK}::test_every_call_may_be_repeated_and_the_sums_are_exact",),
+    ),
+    Mutant(
+        "a_cursor_cancels_what_it_names_of_any_topic",
+        "a tenant cancels the messages of others by a forged cursor",
+        '            there[there] = np.isin(lanes.queue_of(units["topic"]), numbers)\n',
+        "",
+        (f"{BULK}::test_a_forged_cursor_cancels_nothing_of_another_topic_and_breaks_nothing",),
+    ),
+    Mutant(
+        "a_cursor_counts_for_any_request",
+        "a cancel goes on with another filter in the middle, and its counts are of two",
+        "    if cursor.request != request:\n",
+        "    if False:\n",
+        (f"{BULK}::test_a_cursor_counts_only_for_the_request_and_the_topic_that_it_was_given_for",),
+    ),
+    Mutant(
+        "whoever_may_produce_anything_cancels_any_topic",
+        "a tenant cancels the messages of others",
+        "        may = self._authorizer.refusal(context, Right.PRODUCE, [topic])\n",
+        "        may = None\n",
+        (
+            "tests/node/services/test_cancel_matching.py::test_a_producer_of_the_topic_cancels_who_sees_it_counts_and_operators_purge",
+        ),
+    ),
+    Mutant(
+        "what_a_deleted_topic_left_is_counted",
+        "a status tells of pending messages that will not be released",
+        "    return machine.wheel.pending - machine.wheel.pending_of_all(deleted_with_pending(machine))\n",
+        "    return machine.wheel.pending\n",
+        (
+            "tests/node/services/test_cancel_matching.py::test_a_deleted_topic_s_pending_messages_are_counted_and_go_and_another_topic_of_its_name_has_none",
+        ),
     ),
 )

@@ -11,10 +11,12 @@ import grpc
 from tarry.node.assembly import Core
 from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
+from tarry.node.services.cancel_matching import CancelCalls
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.producer import ProducerService
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.tarry_producer_pb2 import CancelRequest, GetRequest
+from tarry.proto.tarry_query_pb2 import CancelMatchingRequest
 from tests.simulation.processor import BYTE_US, CALL_US, Processor
 
 Handler = Callable[[bytes, Any], Awaitable[Answer]]
@@ -66,6 +68,7 @@ class Edge:
         self._under_way: set[asyncio.Task[Answer]] = set()
         self._producer = ProducerService(core, Authorizer({}), calls)
         self._consumer = ConsumerService(core, Authorizer({}), calls)
+        self._cancels = CancelCalls(core, Authorizer({}), calls)
 
     async def schedule(self, raw: bytes) -> Answer:
         """As ScheduleBatch. Raises StreamEnded where another node leads."""
@@ -74,6 +77,10 @@ class Edge:
     async def cancel(self, raw: bytes) -> Answer:
         """As Cancel. Raises StreamEnded where another node leads."""
         return await self._answer("Cancel", raw, parsed(CancelRequest, self._producer._cancel))
+
+    async def cancel_matching(self, raw: bytes) -> Answer:
+        """As CancelMatching. Raises StreamEnded where another node leads."""
+        return await self._answer("CancelMatching", raw, parsed(CancelMatchingRequest, self._cancels._cancel))
 
     async def get(self, raw: bytes) -> Answer:
         """As Get. Raises StreamEnded where another node leads."""
