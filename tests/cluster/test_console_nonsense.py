@@ -45,6 +45,7 @@ def run(servers: str, *arguments: str) -> Result:
         ("group seek t g --offset 99999999999999999999 -y", "SEEK_INVALID"),
         ("redrive t --max 99999999999999999999", "SETTING_INVALID"),
         ("list t --due-to 99999999999999999999", "QUERY_INVALID"),
+        ("cancel --topic t --due-to 99999999999999999999 -y", "QUERY_INVALID"),
         ("schedule t x --level 5000000000", "DUE_INVALID"),
         ("ledger export --to . --from 99999999999999999999", "EXPORT_INVALID"),
         ("member add n9 127.0.0.1 --deadline 99999w", "MEMBER_INVALID"),

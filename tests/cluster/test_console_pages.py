@@ -142,6 +142,7 @@ def test_who_may_not_operate_is_refused_by_the_cluster(scene: Scene) -> None:
     for path, fields in {
         "/topics": {"topic": "new", "confirmed": "yes"},
         "/topics/orders/delete": {"confirmed": "yes"},
+        "/topics/orders/purge": {"confirmed": "yes"},
         "/topics/orders/settings": {"retention_ms": "1h", "confirmed": "yes"},
         "/topics/orders/groups/new": {"group": "g", "confirmed": "yes"},
         "/cluster/transfer": {"confirmed": "yes"},
@@ -214,9 +215,13 @@ def test_a_topic_is_made_changed_and_deleted_after_a_review(scene: Scene) -> Non
     assert 'value="&lt;soon&gt;"' in wrong
     assert "TOPIC_INVALID" in visitor.post("/topics", 409, topic="a b", confirmed="yes")
     schedule(scene, "made")
+    review, told = visitor.change("/topics/made/purge")
+    assert "1 pending and ready messages" in review
+    assert "1 pending and 0 ready messages and 0 retries are cancelled" in told
+    schedule(scene, "made")
     review, told = visitor.change("/topics/made/delete")
-    assert "1 pending messages are dropped" in review
-    assert "made is gone" in told
+    assert "1 pending messages go with it" in review
+    assert "with 0 released and 1 pending messages" in told
     with pytest.raises(NotFound):
         operator.describe_topic("made")
     visitor.get("/topics/made", 404)

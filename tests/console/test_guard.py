@@ -100,6 +100,7 @@ POSTS = (
     "/topics",
     "/topics/t/delete",
     "/topics/t/settings",
+    "/topics/t/purge",
     "/topics/t/redrive",
     "/topics/t/groups/new",
     "/topics/t/g/policy",
