@@ -218,6 +218,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.SHUTTING_DOWN,
         Reason.RIGHTS_CHANGED,
         Reason.BACKUP_UNAVAILABLE,
+        Reason.KEYS_INCOMPLETE,
     ),
     OutcomeUnknown: (Reason.OUTCOME_UNKNOWN, Reason.SEQUENCE_TOO_OLD),
 }

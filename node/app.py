@@ -135,6 +135,7 @@ class Node:
             settings,
             write_journal=AdaptiveWrites(in_own_thread("journal"), time.monotonic),
             reads=partial(RecordReads, pread=pread_cached, run_blocking=in_own_thread("read ahead")),
+            look_up=in_own_thread("key lookups"),
             closer=Closer(apart=True),
             holds=holds,
         )
@@ -185,6 +186,8 @@ class Node:
                 "leadership": self.leadership.run(),
                 "checkpoints": self._core.checkpoints.run(),
                 "ledger": self._core.ledger.run(),
+                "keys": self._core.keys.run(),
+                "key writes": self._core.keys.run_writes(),
                 "health": self._report_health(),
                 "dropped": self._log_dropped(),
                 "clock": ClockGuard(self.driver, self.time, config.dispatch).run(),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final
 
 import structlog
@@ -16,6 +15,8 @@ from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.edge.audit import AuditStatus
 from tarry.node.equal_settings import told
+from tarry.node.keys.keeper import KeyKeeper
+from tarry.node.keys.search import KeySearch
 from tarry.node.leader.leadership import Leadership
 from tarry.node.ledger.closer import Closer
 from tarry.node.ledger.ledger import Ledger
@@ -67,6 +68,7 @@ class Core:
         run_blocking: RunBlocking = in_thread,
         write_journal: Writes | None = None,
         reads: Callable[[Machine], RecordReads] = RecordReads,
+        look_up: RunBlocking | None = None,
         driver: type[Driver] = Driver,
         closer: Closer | None = None,
         holds: Holds | None = None,
@@ -101,10 +103,13 @@ class Core:
             config.dispatch,
             lambda index: self.driver.compact(index),  # noqa: PLW0108 made below
             run_blocking,
-            partial(self.ledger.write, sync=True),
+            self._before_checkpoint,
             self.holds,
         )
         self.damage = Damage(self.machine, config.shard, run_blocking, reads(self.machine))
+        scrubbed = config.dispatch.scrub_bytes_per_s
+        self.keys = KeyKeeper(self.machine, self.damage, scrubbed, run_blocking, look_up)
+        self.key_search = KeySearch(self.keys, self.machine, self.damage)
         write_journal = write_journal or Writes(run_blocking)
         self.timings = Timings(
             journal_write=write_journal.durations,
@@ -145,6 +150,10 @@ class Core:
         self.leadership = Leadership(
             config, self.machine, self.driver, self.time, self.damage, self.ledger, self.traffic, self.holds
         )
+
+    async def _before_checkpoint(self) -> None:
+        await self.ledger.write(sync=True)
+        await self.keys.write()
 
     def _leads(self) -> bool:
         return self.leadership.leads()
@@ -220,6 +229,7 @@ class _Observed:
         machine, holds = self._core.machine, self._core.holds
         with holds.by(f"apply {kinds(commands)}"):
             outcomes = machine.apply(index, term, commands)
+        self._core.keys.applied()
         if machine.level > self._core.journal.level:  # the next start looks there first
             self._core.journal.note_level(machine.level)
         while machine.queues.damaged:

@@ -193,6 +193,12 @@ class CheckedProperty(_message.Message):
     value: str
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
+class KeyedRecord(_message.Message):
+    __slots__ = ("keys",)
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    keys: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class RecordBodies(_message.Message):
     __slots__ = ("records",)
     RECORDS_FIELD_NUMBER: _ClassVar[int]
@@ -212,7 +218,7 @@ class RecordColumn(_message.Message):
     def __init__(self, records: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ScheduleCommand(_message.Message):
-    __slots__ = ("now_ms", "request", "due_ms", "second_messages_max", "lane", "producers_max", "producer_silent_ms")
+    __slots__ = ("now_ms", "request", "due_ms", "second_messages_max", "lane", "producers_max", "producer_silent_ms", "keys_noted", "key_message", "key_hash")
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -220,6 +226,9 @@ class ScheduleCommand(_message.Message):
     LANE_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_MAX_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_SILENT_MS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_NOTED_FIELD_NUMBER: _ClassVar[int]
+    KEY_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    KEY_HASH_FIELD_NUMBER: _ClassVar[int]
     now_ms: int
     request: ScheduleColumns
     due_ms: bytes
@@ -227,7 +236,10 @@ class ScheduleCommand(_message.Message):
     lane: bytes
     producers_max: int
     producer_silent_ms: int
-    def __init__(self, now_ms: _Optional[int] = ..., request: _Optional[_Union[ScheduleColumns, _Mapping]] = ..., due_ms: _Optional[bytes] = ..., second_messages_max: _Optional[int] = ..., lane: _Optional[bytes] = ..., producers_max: _Optional[int] = ..., producer_silent_ms: _Optional[int] = ...) -> None: ...
+    keys_noted: bool
+    key_message: bytes
+    key_hash: bytes
+    def __init__(self, now_ms: _Optional[int] = ..., request: _Optional[_Union[ScheduleColumns, _Mapping]] = ..., due_ms: _Optional[bytes] = ..., second_messages_max: _Optional[int] = ..., lane: _Optional[bytes] = ..., producers_max: _Optional[int] = ..., producer_silent_ms: _Optional[int] = ..., keys_noted: _Optional[bool] = ..., key_message: _Optional[bytes] = ..., key_hash: _Optional[bytes] = ...) -> None: ...
 
 class ReleaseCommand(_message.Message):
     __slots__ = ("until_ms", "count", "now_ms", "hour", "global_index")
@@ -462,7 +474,7 @@ class Lease(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., offset: _Optional[bytes] = ..., until_ms: _Optional[bytes] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version", "queue_proofs", "group_uses", "cancelled", "cluster")
+    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version", "queue_proofs", "group_uses", "cancelled", "cluster", "keys_generation")
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     APPLIED_TERM_FIELD_NUMBER: _ClassVar[int]
     WHEEL_FIELD_NUMBER: _ClassVar[int]
@@ -475,6 +487,7 @@ class Checkpoint(_message.Message):
     GROUP_USES_FIELD_NUMBER: _ClassVar[int]
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    KEYS_GENERATION_FIELD_NUMBER: _ClassVar[int]
     applied_index: int
     applied_term: int
     wheel: bytes
@@ -487,7 +500,8 @@ class Checkpoint(_message.Message):
     group_uses: _containers.RepeatedCompositeFieldContainer[GroupUse]
     cancelled: _containers.RepeatedCompositeFieldContainer[CancelledOffsets]
     cluster: ClusterCheckpoint
-    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ..., cancelled: _Optional[_Iterable[_Union[CancelledOffsets, _Mapping]]] = ..., cluster: _Optional[_Union[ClusterCheckpoint, _Mapping]] = ...) -> None: ...
+    keys_generation: int
+    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ..., cancelled: _Optional[_Iterable[_Union[CancelledOffsets, _Mapping]]] = ..., cluster: _Optional[_Union[ClusterCheckpoint, _Mapping]] = ..., keys_generation: _Optional[int] = ...) -> None: ...
 
 class ClusterCheckpoint(_message.Message):
     __slots__ = ("settings", "seeded")

@@ -383,3 +383,45 @@ class BulkCursor(_message.Message):
     chosen: bytes
     counts: BulkCancel
     def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., phase: _Optional[int] = ..., hour: _Optional[int] = ..., place: _Optional[int] = ..., chosen: _Optional[bytes] = ..., counts: _Optional[_Union[BulkCancel, _Mapping]] = ...) -> None: ...
+
+class FindByKeyRequest(_message.Message):
+    __slots__ = ("topic", "key", "due_from_ms", "due_to_ms", "states", "limit", "records", "begin")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    DUE_FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    DUE_TO_MS_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    key: str
+    due_from_ms: int
+    due_to_ms: int
+    states: _containers.RepeatedScalarFieldContainer[_tarry_message_pb2.MessageState]
+    limit: int
+    records: bool
+    begin: str
+    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., due_from_ms: _Optional[int] = ..., due_to_ms: _Optional[int] = ..., states: _Optional[_Iterable[_Union[_tarry_message_pb2.MessageState, str]]] = ..., limit: _Optional[int] = ..., records: _Optional[bool] = ..., begin: _Optional[str] = ...) -> None: ...
+
+class FindByKeyResponse(_message.Message):
+    __slots__ = ("messages", "next", "unreadable")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[FoundMessage]
+    next: str
+    unreadable: int
+    def __init__(self, messages: _Optional[_Iterable[_Union[FoundMessage, _Mapping]]] = ..., next: _Optional[str] = ..., unreadable: _Optional[int] = ...) -> None: ...
+
+class FoundMessage(_message.Message):
+    __slots__ = ("id", "due_ms", "state", "record")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    due_ms: int
+    state: _tarry_message_pb2.MessageState
+    record: _tarry_message_pb2.Record
+    def __init__(self, id: _Optional[str] = ..., due_ms: _Optional[int] = ..., state: _Optional[_Union[_tarry_message_pb2.MessageState, str]] = ..., record: _Optional[_Union[_tarry_message_pb2.Record, _Mapping]] = ...) -> None: ...

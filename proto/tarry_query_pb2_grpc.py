@@ -61,6 +61,11 @@ class QueryServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__query__pb2.CancelMatchingRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__query__pb2.CancelMatchingResponse.FromString,
                 _registered_method=True)
+        self.FindByKey = channel.unary_unary(
+                '/tarry.v1.QueryService/FindByKey',
+                request_serializer=tarry_dot_proto_dot_tarry__query__pb2.FindByKeyRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__query__pb2.FindByKeyResponse.FromString,
+                _registered_method=True)
 
 
 class QueryServiceServicer:
@@ -106,6 +111,13 @@ class QueryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindByKey(self, request, context):
+        """FindByKey returns a page of a topic's messages that have a key.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -133,6 +145,11 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     servicer.CancelMatching,
                     request_deserializer=tarry_dot_proto_dot_tarry__query__pb2.CancelMatchingRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__query__pb2.CancelMatchingResponse.SerializeToString,
+            ),
+            'FindByKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindByKey,
+                    request_deserializer=tarry_dot_proto_dot_tarry__query__pb2.FindByKeyRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__query__pb2.FindByKeyResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -272,6 +289,33 @@ class QueryService:
             '/tarry.v1.QueryService/CancelMatching',
             tarry_dot_proto_dot_tarry__query__pb2.CancelMatchingRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__query__pb2.CancelMatchingResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindByKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.QueryService/FindByKey',
+            tarry_dot_proto_dot_tarry__query__pb2.FindByKeyRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__query__pb2.FindByKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

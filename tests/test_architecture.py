@@ -32,6 +32,7 @@ COMMAND_LINE = re.compile(r"node/(__main__|dev)\.py")  # these few files of node
 # folder -> its sub-folders, each of which may import those before it; type-only imports count
 ROOMS = {
     "proto": ("ledger",),
+    "wheel": ("keys",),
     "replication": (
         "raft.guard",
         "journal",
@@ -47,6 +48,7 @@ ROOMS = {
         "ledger",
         "metrics",
         "repair",
+        "keys",
         "recovery",
         "delivery",
         "leader",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -17,10 +17,18 @@ from tarry.wheel.delay_log import UNIT_BYTES, DelayLog, is_there, on_index
 from tarry.wheel.far_segment import Segment
 from tarry.wheel.index_checksum import prove_index
 from tarry.wheel.page_budget import PageBudget
-from tarry.wheel.state import HourState, Numbers, SegmentState, WheelDamaged
+from tarry.wheel.state import HourState, Numbers, Rows, SegmentState, WheelDamaged
 
 _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_UNITS: Final = 1_024
+
+
+class StoredRecords(NamedTuple):
+    """Some records of an hour: their global indices and units, shape (n,); None where one is damaged."""
+
+    global_index: Numbers
+    units: Rows
+    records: list[bytes | None]
 
 
 def walk(folder: Path, state: HourState, gap_bytes: int) -> Iterator[tuple[int, Numbers]]:
@@ -67,18 +75,32 @@ def mend_segment(folder: Path, state: SegmentState) -> bool:
     return True
 
 
+def read_hour(folder: Path, state: HourState, gap_bytes: int) -> Iterator[StoredRecords]:
+    """Read the records of an hour, portions as of `walk`; what was thinned out is left out.
+
+    Raises OSError, WheelDamaged for its index.
+    """
+    return _read(
+        DelayLog(folder, PageBudget(_BLOCK_BYTES), state.log_bytes, state.units, state.index_crc), gap_bytes
+    )
+
+
 def _walk(log: DelayLog, gap_bytes: int) -> Iterator[tuple[int, Numbers]]:
+    for part in _read(log, gap_bytes):
+        bad = np.array([record is None for record in part.records], np.bool_)
+        yield int(part.units["size"].sum(dtype=np.int64)), part.global_index[bad]
+
+
+def _read(log: DelayLog, gap_bytes: int) -> Iterator[StoredRecords]:
     prove_index(log)
     try:
         log.open(create=False)  # it may have been deleted meanwhile, and is not to come back
         for start in range(0, log.units, _BLOCK_UNITS):
             block = np.arange(start, min(start + _BLOCK_UNITS, log.units), dtype=np.uint32)
             units = log.units_at(block)
-            block, sizes = block[is_there(units)], units["size"][is_there(units)]
-            for rows in portions(sizes, _BLOCK_BYTES):
-                records = log.read(block[rows], gap_bytes)
-                bad = np.array([record is None for record in records], np.bool_)
-                yield int(sizes[rows].sum(dtype=np.int64)), block[rows][bad]
+            block, units = block[is_there(units)], units[is_there(units)]
+            for rows in portions(units["size"], _BLOCK_BYTES):
+                yield StoredRecords(block[rows], units[rows], log.read(block[rows], gap_bytes))
     finally:
         log.close()
 

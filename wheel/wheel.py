@@ -35,7 +35,7 @@ from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.pending_view import PendingView, capture
 from tarry.wheel.placement import append
 from tarry.wheel.release import Release
-from tarry.wheel.scrub import mend_index, mend_segment, walk, walk_segment
+from tarry.wheel.scrub import StoredRecords, mend_index, mend_segment, read_hour, walk, walk_segment
 from tarry.wheel.state import (
     HOUR_MS,
     HOUR_SECONDS,
@@ -401,6 +401,10 @@ class Wheel:
         From any thread; the caller sets the pace. Raises OSError, WheelDamaged for the index.
         """
         return walk(self._folder / folder_name(state.hour), state, self._settings.read_gap_bytes)
+
+    def read_hour(self, state: HourState) -> Iterator[StoredRecords]:
+        """Read the records of a captured hour a portion at a time, from any thread, as `walk` does."""
+        return read_hour(self._folder / folder_name(state.hour), state, self._settings.read_gap_bytes)
 
     def far_segments(self) -> tuple[SegmentState, ...]:
         """Return the segments of the far log as `capture` gives them, ascending."""

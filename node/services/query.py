@@ -13,6 +13,7 @@ from tarry.node.edge.leader_calls import LeaderCalls
 from tarry.node.services.cancel_matching import CancelCalls
 from tarry.node.services.forecast import ForecastCalls
 from tarry.node.services.history import HistoryCalls
+from tarry.node.services.key_calls import KeyCalls
 from tarry.node.services.life import LifeCalls
 from tarry.node.services.listing import ListCalls
 
@@ -27,6 +28,7 @@ class QueryService:
             **CancelCalls(core, authorizer, calls).methods(SERVICE),
             **ForecastCalls(core, authorizer, calls).methods(SERVICE),
             **HistoryCalls(core, authorizer).methods(),
+            **KeyCalls(core, authorizer, calls).methods(SERVICE),
             **LifeCalls(core, authorizer, calls).methods(SERVICE),
             **ListCalls(core, authorizer, calls).methods(SERVICE),
         }

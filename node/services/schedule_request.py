@@ -27,6 +27,7 @@ from tarry.proto.dead_letters import DEAD_LETTERS, RESERVED
 from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
+from tarry.replication.state_machine.keys import NO_KEYS, KeyColumns, joined, of_sound
 from tarry.replication.state_machine.lanes import lane_of
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
@@ -110,17 +111,23 @@ class Intake:
         due = self._due(request, n, now_ms)
         refusal = self._size(n) or self._names(request, n) or (due if isinstance(due, Refusal) else None)
         refusal = refusal or self._jitter(request)
-        keys = self._records(request.records, raw, sizes) if refusal is None else refusal
-        if isinstance(keys, Refusal) or isinstance(due, Refusal):
-            return keys  # type: ignore[return-value]
+        checked = self._records(request.records, raw, sizes) if refusal is None else refusal
+        if isinstance(checked, Refusal) or isinstance(due, Refusal):
+            return checked  # type: ignore[return-value]
+        ordering_keys, found = checked
         command = log_pb.ScheduleCommand(
-            now_ms=now_ms, request=request, second_messages_max=self.limits.second_messages_max
+            now_ms=now_ms,
+            request=request,
+            second_messages_max=self.limits.second_messages_max,
+            keys_noted=True,
+            key_message=found.message.tobytes(),
+            key_hash=found.key_hash.tobytes(),
         )
         if request.producer:
             command.producers_max = self.limits.producers_max
             command.producer_silent_ms = self.limits.producer_silent_ms
-        if keys:
-            command.lane = np.fromiter(map(lane_of, keys), U4, n).tobytes()
+        if ordering_keys:
+            command.lane = np.fromiter(map(lane_of, ordering_keys), U4, n).tobytes()
         if request.jitter_ms:
             due = spread(due, np.frombuffer(request.jitter_ms, U4), google_crc32c.value(raw))
         if not request.due_ms or request.jitter_ms:
@@ -212,13 +219,16 @@ class Intake:
             return None
         return _at(wrong, Reason.JITTER_TOO_LARGE, f"a jitter of more than {self.limits.jitter_ms_max} ms")
 
-    def _records(self, records: Sequence[bytes], raw: bytes, sizes: NDArray[np.int64]) -> list[str] | Refusal:
-        """Return the records' ordering keys, none where no record has one."""
+    def _records(
+        self, records: Sequence[bytes], raw: bytes, sizes: NDArray[np.int64]
+    ) -> tuple[list[str], KeyColumns] | Refusal:
+        """Return the records' ordering keys, none where no record has one, and their keys."""
         bare = _bare(records, sizes)
         if bool(bare.all()) and int(sizes.max()) <= self.limits.body_bytes_max:
-            return []  # nothing is in them that would have to be parsed
+            return [], NO_KEYS  # nothing is in them that would have to be parsed
         keys: list[str] = []
         keyed = False
+        columns: list[KeyColumns] = []
         try:
             for part, checked in self._checked(records, raw, sizes):
                 found = self._parts(records[part], checked, bare[part], sizes[part], part.start)
@@ -226,9 +236,10 @@ class Intake:
                     return found
                 keyed |= bool(found)
                 keys += found or [""] * len(checked)
+                columns.append(of_sound(records[part], part.start))
         except DecodeError:
             return Refusal(Reason.RECORD_INVALID, "a record is not a serialized tarry.v1.Record")
-        return keys if keyed else []
+        return keys if keyed else [], joined(columns)
 
     def _checked(
         self, records: Sequence[bytes], raw: bytes, sizes: NDArray[np.int64]
@@ -256,7 +267,7 @@ class Intake:
         sizes: NDArray[np.int64],
         first: int,
     ) -> list[str] | Refusal:
-        """Return as ``_records`` for some of them."""
+        """Return the ordering keys of some of the records, none where no record has one."""
         limits = self.limits
         more = (~bare).tolist()
         searched = b"".join(compress(records, more))

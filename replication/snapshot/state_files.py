@@ -249,6 +249,7 @@ def _listed(written: bytes, root: Path, queues: Queues) -> tuple[SnapshotManifes
         files.append((f"{name}/delay.log", segment.log_bytes))
         files.append((f"{name}/delay.index", segment.units * FAR_UNIT_BYTES))
     stored.wheel = wheel.SerializeToString()
+    stored.ClearField("keys_generation")  # the key index is not sent: it is built there, from the hours
     checkpoint = stored.SerializeToString()
     listed = [_file(CHECKPOINT_NAME, len(checkpoint), google_crc32c.value(checkpoint))]
     listed += [_file(name, size, checksum(root / name, size)) for name, size in files]

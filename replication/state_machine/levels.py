@@ -53,6 +53,8 @@ OF_FILES: Final = {
     "hours/*/delay.index.thin": 2,  # it takes the other's name, which is of level 2 then: see THINNED
     "hours/*/slots": 1,
     "ready/*/*.ready": 1,
+    "keys/manifest": 1,  # derived, like the runs: 0.2.0 leaves them alone, and a later start builds them anew
+    "keys/*.run": 1,
 }
 """Of a state folder: another format has another name. The checkpoint, which lists them, has a level too."""
 INCARNATIONS: Final = 2

@@ -26,7 +26,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.files import punch, sync_path
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
-from tarry.replication.state_machine import command_validity, event_details, levels, released_cancels
+from tarry.replication.state_machine import command_validity, event_details, keys, levels, released_cancels
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.administration import Administration
 from tarry.replication.state_machine.checkpoint import (
@@ -50,7 +50,7 @@ FEW_FILES: Final = 64
 """Of ready queues: so many are forced to disk one by one, more with all of the file system."""
 PREPARED_MAX: Final = 500
 """In one turn of the event loop: some 5 ms."""
-KEPT: Final = frozenset(("_settings", "events", "snapshots", "_halfway"))
+KEPT: Final = frozenset(("_settings", "events", "keyed", "snapshots", "_halfway"))
 """Attributes of a machine that do not belong to the state that it has opened."""
 
 
@@ -84,6 +84,7 @@ class Machine:
         *,
         from_start: bool = True,
         events: Events | None = None,
+        keyed: keys.Keyed | None = None,
     ) -> None:
         """Open the folder and recover its last checkpoint; ``from_start``: where it has none, start empty.
 
@@ -93,6 +94,7 @@ class Machine:
         """
         self._settings = settings
         self.events = Events() if events is None else events
+        self.keyed = keys.Keyed() if keyed is None else keyed
         self.snapshots = 0  # being given away: no file is deleted meanwhile
         self._halfway = False  # through an entry: for good, where a disk failed in it
         self._open(folder, from_start)
@@ -114,19 +116,21 @@ class Machine:
         self.producers = Producers()
         self.producers.recover(checkpoint.producers)
         self._scheduler = Scheduler(
-            self._settings.shard, self.wheel, self.queues, self.producers, self.events
+            self._settings.shard, self.wheel, self.queues, self.producers, self.events, self.keyed
         )
         self._administration = Administration(self.wheel, self.queues, self.events)
         self.applied_index = checkpoint.applied_index
         self.applied_term = checkpoint.applied_term
         self.term_before = checkpoint.applied_term
+        self.keys_generation = checkpoint.keys_generation
+        """Of the key index that has all messages of the checkpoint; 0: none is sure to."""
 
     def opened(self, folder: Path) -> Machine:
         """Return a machine of the state in another folder, which came from a peer. For a thread.
 
         Raises as the constructor does.
         """
-        return Machine(folder, self._settings, from_start=False, events=self.events)
+        return Machine(folder, self._settings, from_start=False, events=self.events, keyed=self.keyed)
 
     def become(self, other: Machine) -> None:
         """Take the state that another machine has opened; it gets this one's, closed."""
@@ -134,6 +138,7 @@ class Machine:
             mine = getattr(self, name)
             setattr(self, name, getattr(other, name))
             setattr(other, name, mine)
+        self.keyed.generation = 0  # the index beside the new state is yet to be opened
         other.close()
 
     def may_propose(self, level: int) -> bool:
@@ -281,6 +286,9 @@ class Machine:
                 told=not target.group,
                 detail="DEAD_LETTER",
             )
+            if self.keyed.wanted and not target.group:  # a dead letter is found by its keys, too
+                letters = keys.of_records([command.records[i] for i in keep.tolist()])
+                self.keyed.add(letters, np.full(len(keep), target.queue, np.uint32), placed)
             if command.lane and target.group == command.group:  # not redriven: that comes after its key
                 self.queues.block(target.queue, lane[keep], placed)
         return Acked(offsets[stale])
@@ -331,6 +339,7 @@ class Machine:
             applied_index=self.applied_index,
             applied_term=self.applied_term,
             apply_version=levels.checkpoint_version(self.level, far=far),
+            keys_generation=self.keyed.generation,
         )
         return Captured(
             [applied.SerializeToString(), *self.queues.capture(), *self.queues.capture_proofs()],

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
-from tarry.replication.state_machine import admission, lanes, producer_answers
+from tarry.replication.state_machine import admission, keys, lanes, producer_answers
 from tarry.replication.state_machine.events import Event, Events
 from tarry.replication.state_machine.outcomes import Repeated, Scheduled
 from tarry.replication.state_machine.queues import Queues
@@ -43,6 +43,7 @@ class Part(NamedTuple):
     queues: Sequence[int]
     """The distinct queues."""
     bounds: producer_answers.Bounds
+    command: log_pb.ScheduleCommand
 
 
 class Columns(NamedTuple):
@@ -79,7 +80,7 @@ def read(command: log_pb.ScheduleCommand, queues: Queues, bounds: producer_answe
         numbers = np.zeros(len(topics), dtype="<u4")
         numbers[named] = [queues.of(topics[place]).queue for place in named]
         queue, used = numbers[places].tobytes(), numbers[named].tolist()
-    return Part(request, n, command.now_ms, due_ms, queue, tag_mask, lane, used, bounds)
+    return Part(request, n, command.now_ms, due_ms, queue, tag_mask, lane, used, bounds, command)
 
 
 def join(parts: Sequence[Part]) -> Columns:
@@ -123,10 +124,17 @@ class Scheduler:
     """Applies schedule commands to the wheel, the queues and the producers' table."""
 
     def __init__(
-        self, shard: int, wheel: Wheel, queues: Queues, known: producer_answers.Producers, events: Events
+        self,
+        shard: int,
+        wheel: Wheel,
+        queues: Queues,
+        known: producer_answers.Producers,
+        events: Events,
+        keyed: keys.Keyed,
     ) -> None:
         self._shard = shard
         self._events = events
+        self._keyed = keyed
         self._wheel = wheel
         self._queues = queues
         self._producers = known
@@ -211,6 +219,9 @@ class Scheduler:
         )
         ends = list(accumulate([part.n for part in parts]))
         starts = [0, *ends[:-1]]
+        if self._keyed.wanted:
+            for part, start in zip(parts, starts, strict=True):
+                self._keyed.add(keys.of_command(part.command), columns.queue, done, start)
         hour, index = done.hour.astype("<u4").tobytes(), done.global_index.astype("<u4").tobytes()
         due_ms = columns.due_ms.astype("<i8").tobytes()
         past = columns.past if bool(columns.past.any()) else None

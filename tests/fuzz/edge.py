@@ -15,6 +15,8 @@ from tarry.node.edge.audit import AuditStatus
 from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.grpc_status import DETAILS_KEY, refusal_in
 from tarry.node.edge.leader_calls import LeaderCalls
+from tarry.node.keys.keeper import KeyKeeper
+from tarry.node.keys.search import KeySearch
 from tarry.node.leader.bulk_turn import BulkTurn
 from tarry.node.leader.group_moves import GroupMoves
 from tarry.node.leader.leadership import NO_LEADER
@@ -94,6 +96,7 @@ class Edge:
         time = ClusterTime(_Clock(now_ms))
         nowhere: Any = None
         calls = LeaderCalls(lambda: True, nowhere, nowhere, nowhere, nowhere)
+        damage = Damage(machine, config.shard)
         core: Any = SimpleNamespace(
             config=config,
             machine=machine,
@@ -110,7 +113,8 @@ class Edge:
             audit=AuditStatus(),
             reload=ReloadStatus(),
             blocked=dict,
-            damage=Damage(machine, config.shard),
+            damage=damage,
+            key_search=KeySearch(KeyKeeper(machine, damage, 1 << 30), machine, damage),
             ledger=ledger,
             holds=Holds(),
         )

@@ -72,7 +72,9 @@ def test_joined_columns_make_the_state_and_the_answers_of_single_ones(entries: l
     limit = log_pb.TopicCommand(topic="limited", settings=TopicSettings(pending_max=20))
     with tempfile.TemporaryDirectory() as folder:
         joined, single = (opened(Path(folder) / name) for name in ("joined", "single"))
-        single._scheduler = OneByOne(0, single.wheel, single.queues, single.producers, single.events)
+        single._scheduler = OneByOne(
+            0, single.wheel, single.queues, single.producers, single.events, single.keyed
+        )
         for index, entry in enumerate([[admin(limit)], *entries], start=1):
             assert joined.apply(index, 1, entry) == single.apply(index, 1, entry)
             assert plain(joined.take_events()) == plain(single.take_events())

@@ -1,0 +1,174 @@
+"""Messages that have a key: the index tells which may, and their records which do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tarry.node.keys.keeper import KeyKeeper
+from tarry.node.repair.records import Damage
+from tarry.proto.reasons import Reason
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.replication.state_machine.keys import hashes, of_topic
+from tarry.replication.state_machine.lanes import queue_of
+from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.columns import portions
+from tarry.wheel.keys.run import IDS_END, Words, hours_of, indices_of
+from tarry.wheel.state import HOUR_MS, MessageState, Numbers, Rows, UnknownMessage
+
+STEP_IDS: Final = 256
+"""Asked of the index at a time."""
+ID_NS: Final = 6_000
+"""CPU time that an id costs, whatever its hour: its unit, its state and its record are looked at."""
+TURN_NS: Final = 3_000_000
+"""Of ids looked at in one turn of the event loop."""
+TURN_BYTES: Final = 256 << 10
+"""Of their records, likewise; a larger record is looked at alone."""
+DUE_MS_MAX: Final = (1 << 32) * HOUR_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Messages to be found: of a queue, with a key, due in [from, to), in one of some states."""
+
+    queue: int
+    key: str
+    due_from_ms: int = 0
+    due_to_ms: int = DUE_MS_MAX
+    states: Collection[MessageState] = (MessageState.PENDING, MessageState.RELEASED, MessageState.CANCELLED)
+
+    @property
+    def key_hash(self) -> int:
+        """Hash of topic and key."""
+        return int(of_topic(hashes([self.key.encode()]), np.array([self.queue], np.uint32))[0])
+
+    @property
+    def first(self) -> int:
+        """The first id that may be due in time."""
+        return self.due_from_ms // HOUR_MS << 32
+
+    @property
+    def end(self) -> int:
+        """The id behind the last that may be due in time."""
+        return min(-(-self.due_to_ms // HOUR_MS) << 32, IDS_END)
+
+
+class Found(NamedTuple):
+    """One message that has the key, as it is now."""
+
+    hour: int
+    global_index: int
+    due_ms: int
+    state: MessageState
+    record: bytes
+
+    @property
+    def id(self) -> int:
+        """Number of the message in the order of pages."""
+        return self.hour << 32 | self.global_index
+
+
+@dataclass(slots=True)
+class Step:
+    """Some ids that the index has for a key, ascending, and what came of them."""
+
+    found: list[Found] = field(default_factory=list)
+    unreadable: int = 0
+    """Messages whose records are damaged here, and being mended: they may have the key."""
+    next: int | None = None
+    """The id from which the next step begins; None: this was the last."""
+
+
+class KeySearch:
+    """Looks for messages by their keys, a bounded piece in each turn of the event loop."""
+
+    def __init__(self, keeper: KeyKeeper, machine: Machine, damage: Damage) -> None:
+        self._keeper, self._machine, self._damage = keeper, machine, damage
+
+    def refusal(self) -> Refusal | None:
+        """Return why nothing can be found now; None: it can."""
+        if self._keeper.complete:
+            return None
+        text = f"this node builds its index of keys ({self._keeper.progress}): try again later"
+        return Refusal(Reason.KEYS_INCOMPLETE, text, retry_ms=1_000)
+
+    async def ids_of_key(
+        self, queue: int, key: str, **more: object
+    ) -> AsyncIterator[tuple[Numbers, Numbers]]:
+        """Yield hours and global indices of a queue's messages with a key, some at a time, in order.
+
+        ``more``: further fields of Wanted. Raises KeysIncomplete, also between two.
+        """
+        wanted = Wanted(queue, key, **more)  # type: ignore[arg-type]
+        first: int | None = wanted.first
+        while first is not None:
+            step = await self.step(wanted, first)
+            if isinstance(step, Refusal):
+                raise KeysIncomplete(step)
+            if step.found:
+                yield (
+                    np.array([one.hour for one in step.found], np.uint32),
+                    np.array([one.global_index for one in step.found], np.uint32),
+                )
+            first = step.next
+
+    async def step(self, wanted: Wanted, first: int, most: int = STEP_IDS) -> Step | Refusal:
+        """Look at the ids from ``first`` on, ``most`` at most; messages that are gone are passed over."""
+        ids = await self._keeper.find(wanted.key_hash, max(first, wanted.first), wanted.end, most)
+        if ids is None:
+            refusal = self.refusal()
+            return refusal or Refusal(Reason.KEYS_INCOMPLETE, "the index of keys has changed", retry_ms=100)
+        step = Step(next=int(ids[-1]) + 1 if len(ids) == most else None)
+        costs_ns = ID_NS + self._machine.wheel.costs_ns(hours_of(ids), indices_of(ids))
+        for rows in portions(costs_ns, TURN_NS):
+            await self._look(wanted, ids[rows], step)
+            await asyncio.sleep(0)
+        return step
+
+    async def _look(self, wanted: Wanted, ids: Words, step: Step) -> None:
+        hour, index, units, states = self._fitting(wanted, hours_of(ids), indices_of(ids))
+        for rows in portions(units["size"], TURN_BYTES):
+            try:
+                records = await self._damage.reads.read(hour[rows], index[rows])
+            except UnknownMessage:
+                continue  # an hour was deleted meanwhile, or thinned: of no message that waits for anything
+            damaged = np.array([record is None for record in records], np.bool_)
+            if damaged.any():
+                self._damage.report(hour[rows][damaged], index[rows][damaged])
+                step.unreadable += int(damaged.sum())
+            due_ms = hour[rows].astype(np.int64) * HOUR_MS + units["due_in_hour_ms"][rows]
+            columns = (column.tolist() for column in (hour[rows], index[rows], due_ms, states[rows]))
+            step.found += [
+                Found(at, number, due, MessageState(state), record)
+                for at, number, due, state, record in zip(*columns, records, strict=True)
+                if record is not None and wanted.key in Record.FromString(record).keys
+            ]
+
+    def _fitting(
+        self, wanted: Wanted, hour: Numbers, index: Numbers
+    ) -> tuple[Numbers, Numbers, Rows, NDArray[np.uint8]]:
+        """Return those of the messages that are there and may be wanted, their units and their states."""
+        wheel = self._machine.wheel
+        there = wheel.known(hour, index)
+        hour, index = hour[there], index[there]
+        readable = wheel.readable(hour, index)
+        hour, index = hour[readable], index[readable]
+        units, states = wheel.units(hour, index), wheel.states(hour, index)
+        due_ms = hour.astype(np.int64) * HOUR_MS + units["due_in_hour_ms"]
+        fits = (queue_of(units["topic"]) == wanted.queue) & np.isin(states, list(wanted.states))
+        fits &= (due_ms >= wanted.due_from_ms) & (due_ms < wanted.due_to_ms)
+        return hour[fits], index[fits], units[fits], states[fits]
+
+
+class KeysIncomplete(Exception):
+    """The index of keys does not have all messages; the refusal says when to try again."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.text)
+        self.refusal = refusal

@@ -1,0 +1,128 @@
+"""The part of QueryService that finds messages by their keys."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tarry.node.assembly import Core
+from tarry.node.edge.auth import Authorizer, Right
+from tarry.node.edge.grpc_types import CallContext, MethodHandler, unknown_field
+from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
+from tarry.node.edge.names import check_topic, unknown_topic
+from tarry.node.keys.search import DUE_MS_MAX, Found, Wanted
+from tarry.proto import tarry_query_pb2 as pb
+from tarry.proto.message_id import InvalidMessageId, MessageId
+from tarry.proto.reasons import Reason
+from tarry.proto.tarry_message_pb2 import MessageState as State
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.state import MessageState
+
+PAGE: Final = 100
+PAGE_MAX: Final = 1_000
+"""Messages of one page."""
+PAGE_BYTES: Final = 1 << 20
+"""Records of one page, beside its last message's."""
+EXAMINED_MAX: Final = 8_192
+"""Messages looked at for one page: where few of a key's are in the states asked for, it is not full."""
+KEY_CHARS_MAX: Final = 1 << 16
+STATES: Final = {
+    State.MESSAGE_STATE_PENDING: MessageState.PENDING,
+    State.MESSAGE_STATE_RELEASED: MessageState.RELEASED,
+    State.MESSAGE_STATE_CANCELLED: MessageState.CANCELLED,
+}
+NUMBERS: Final = {state: number for number, state in STATES.items()}
+
+
+class KeyCalls:
+    """Answers calls that name a key."""
+
+    def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls) -> None:
+        self._core, self._authorizer, self._calls = core, authorizer, calls
+
+    def methods(self, service: str) -> dict[str, MethodHandler]:
+        """Return the handlers by method name."""
+        find = parsed(pb.FindByKeyRequest, self._find)
+        return {"FindByKey": self._calls.unary(f"/{service}/FindByKey", find)}
+
+    async def _find(self, request: pb.FindByKeyRequest, context: CallContext) -> Answer:
+        limits, machine = self._core.config.limits, self._core.machine
+        refusal = unknown_field(request) or check_topic(request.topic, limits) or _fault(request)
+        refusal = refusal or self._not_allowed(request, context)
+        first = self._first(request)
+        if refusal is not None or isinstance(first, Refusal):
+            return refusal or first  # type: ignore[return-value]
+        await self._core.driver.read_barrier()
+        queue = machine.queues.find(request.topic)
+        if queue is None:
+            return unknown_topic(request.topic)
+        states = {STATES[state] for state in request.states} or set(STATES.values())
+        due_to_ms = request.due_to_ms or DUE_MS_MAX
+        wanted = Wanted(queue.queue, request.key, request.due_from_ms, due_to_ms, states)
+        return await self._page(wanted, first, request.limit or PAGE, records=request.records)
+
+    async def _page(self, wanted: Wanted, first: int, most: int, *, records: bool) -> Answer:
+        page, size, examined = pb.FindByKeyResponse(), 0, 0
+        following: int | None = first
+        while following is not None and len(page.messages) < most and examined < EXAMINED_MAX:
+            asked = min(256, most - len(page.messages))
+            step = await self._core.key_search.step(wanted, following, asked)
+            if isinstance(step, Refusal):
+                return step
+            examined, following = examined + asked, step.next
+            page.unreadable += step.unreadable
+            for found in step.found:
+                page.messages.append(self._message(found, records=records))
+                size += len(found.record) if records else 0
+                if size > PAGE_BYTES:
+                    following, most = found.id + 1, 0
+                    break
+        if following is not None:
+            page.next = str(MessageId(self._core.config.shard, following >> 32, following & 0xFFFF_FFFF))
+        return page.SerializeToString()
+
+    def _message(self, found: Found, *, records: bool) -> pb.FoundMessage:
+        return pb.FoundMessage(
+            id=str(MessageId(self._core.config.shard, found.hour, found.global_index)),
+            due_ms=found.due_ms,
+            state=NUMBERS[found.state],
+            record=Record.FromString(found.record) if records else None,
+        )
+
+    def _not_allowed(self, request: pb.FindByKeyRequest, context: CallContext) -> Refusal | None:
+        """Return why the caller may not: who does nothing with a topic is not told that it is there."""
+        if not self._authorizer.sees(context)(request.topic):
+            return unknown_topic(request.topic)
+        rights = (Right.PRODUCE, Right.CONSUME)
+        refusals = [self._authorizer.refusal(context, right, [request.topic]) for right in rights]
+        if request.records and None not in refusals:
+            text = f"this token may not read messages of {request.topic}: leave the records out"
+            return Refusal(Reason.PERMISSION_DENIED, text)
+        return None
+
+    def _first(self, request: pb.FindByKeyRequest) -> int | Refusal:
+        """Return the id that the page begins with."""
+        if not request.begin:
+            return 0
+        try:
+            message = MessageId.parse(request.begin)
+        except InvalidMessageId as error:
+            return Refusal(Reason.ID_MALFORMED, f"begin: {error}")
+        return message.hour << 32 | message.global_index
+
+
+def _fault(request: pb.FindByKeyRequest) -> Refusal | None:
+    begin_ms, end_ms = request.due_from_ms, request.due_to_ms
+    if not request.key or len(request.key) > KEY_CHARS_MAX:
+        return _invalid(f"a key of {len(request.key)} characters: give 1 to {KEY_CHARS_MAX}")
+    if not 0 <= begin_ms <= DUE_MS_MAX or not 0 <= end_ms <= DUE_MS_MAX or (end_ms and end_ms <= begin_ms):
+        return _invalid(f"due from {begin_ms} to {end_ms}: give ms since the epoch, the end after the start")
+    if request.limit > PAGE_MAX:
+        return _invalid(f"a page of {request.limit} messages: at most {PAGE_MAX}, and go on with `next`")
+    if not STATES.keys() >= {*request.states}:
+        return _invalid("a state that this version does not know: leave it out")
+    return None
+
+
+def _invalid(text: str) -> Refusal:
+    return Refusal(Reason.QUERY_INVALID, text)

@@ -1,0 +1,142 @@
+"""Keys of messages on their way to the key index, which is derived from the log, and no part of the state.
+
+The leader parses records at intake, so it hashes their keys there, and the command carries the hashes:
+
+    intake: (message, hash of the key) ──► log ──► apply: (hash of topic and key, id) ──► the node's key index
+
+A command of a leader of 0.2.0 says nothing of keys; then each replica looks into the records itself.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from itertools import compress
+from typing import Final, NamedTuple
+
+import google_crc32c
+import numpy as np
+from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
+
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.wheel.keys.run import ROW, ids_of
+from tarry.wheel.state import Appended, Numbers, Rows
+
+Words = NDArray[np.uint64]
+UNREAD: Final = 0
+"""Hash of rows for messages whose records could not be read: no key has it, and each lookup finds them."""
+_FACTORS: Final = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
+_MARK: Final = b"\0"
+_MARKED: Final = log_pb.KeyedRecord(keys=[_MARK]).SerializeToString()
+
+
+class KeyColumns(NamedTuple):
+    """Keys of n messages: for each key, shape (k,), the message's position and the key's hash."""
+
+    message: Numbers
+    key_hash: Words
+
+
+NO_KEYS: Final = KeyColumns(np.empty(0, np.uint32), np.empty(0, np.uint64))
+
+
+class Keyed:
+    """Rows for the key index since the last call of ``take``; gathered only if ``wanted``."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+        self.generation = 0
+        """Of the index that has, or will have, all that was gathered; 0: none, it has to be built again."""
+        self._gathered: list[Rows] = []
+
+    def add(self, keys: KeyColumns, queue: Numbers, done: Appended, start: int = 0) -> None:
+        """Take note of the keys of messages from `start` on of those appended; `queue` is of all of these."""
+        if self.wanted and len(keys.message):
+            at = keys.message.astype(np.intp) + start
+            rows = np.empty(len(at), ROW)
+            rows["hash"] = of_topic(keys.key_hash, queue[at])
+            rows["id"] = ids_of(done.hour[at], done.global_index[at])
+            self._gathered.append(rows)
+
+    def take(self) -> list[Rows]:
+        """Return what was gathered since the last call, in order."""
+        gathered, self._gathered = self._gathered, []
+        return gathered
+
+
+def hashes(keys: Sequence[bytes]) -> Words:
+    """Return hashes of encoded keys, shape (k,): crc32c and crc32 of each: all nodes work out the same.
+
+    Whoever wants keys of equal hashes can make them, and gains nothing: a lookup compares the keys.
+    """
+    high = np.fromiter(map(google_crc32c.value, keys), np.uint64, len(keys))
+    low = np.fromiter(map(zlib.crc32, keys), np.uint64, len(keys))
+    mixed: Words = high << np.uint64(32) | low
+    return mixed
+
+
+def of_topic(key_hash: Words, queue: Numbers) -> Words:
+    """Return hashes of topic and key, shape (k,), never UNREAD; `queue`: numbers of the topics' queues.
+
+    Source: the finalizer of splitmix64 (Steele, Lea, Flood, 2014): what differs in one bit differs anywhere.
+    """
+    mixed: Words = key_hash ^ (queue.astype(np.uint64) + np.uint64(1)) * _FACTORS[0]
+    mixed = (mixed ^ mixed >> np.uint64(30)) * _FACTORS[1]
+    mixed ^= mixed >> np.uint64(31)
+    return np.maximum(mixed, np.uint64(UNREAD + 1))
+
+
+def of_sound(records: Sequence[bytes], first: int = 0) -> KeyColumns:
+    """Return the keys of records that parse, as of messages from the position `first` on.
+
+    Laid end to end, records are one, which has the keys of all; a mark behind each tells them apart. To ask
+    record by record takes some 0.8 us of each, this 0.2 us. Raises DecodeError.
+    """
+    named = list(log_pb.KeyedRecord.FromString(_MARKED.join((*records, b""))).keys)
+    marks = np.fromiter(map(_MARK.__eq__, named), np.bool_, len(named))
+    if int(np.count_nonzero(marks)) != len(records):  # a record has the mark for a key
+        counts = [len(log_pb.KeyedRecord.FromString(record).keys) for record in records]
+        marks = np.zeros(len(named), np.bool_)
+        marks[np.cumsum(counts) + np.arange(len(records))] = True
+    if len(named) == len(records):
+        return NO_KEYS
+    message = np.cumsum(marks, dtype=np.uint32)[~marks] + np.uint32(first)
+    return KeyColumns(message, hashes(list(compress(named, (~marks).tolist()))))
+
+
+def of_records(records: Sequence[bytes]) -> KeyColumns:
+    """Return the keys of serialized records; one that is not to be parsed has none, nor a retry's copy."""
+    try:
+        column = log_pb.RecordColumn(records=records).SerializeToString()
+        log_pb.CheckedRecords.FromString(column)
+        return of_sound(records)
+    except DecodeError:
+        return of_sound([record if _is_sound(record) else b"" for record in records])
+
+
+def of_command(command: log_pb.ScheduleCommand) -> KeyColumns:
+    """Return the keys of a command's messages, as the leader told them, or else from the records."""
+    message, key_hash = command.key_message, command.key_hash
+    if command.keys_noted and 2 * len(message) == len(key_hash) and len(message) % 4 == 0:
+        keys = KeyColumns(np.frombuffer(message, "<u4"), np.frombuffer(key_hash, "<u8"))
+        if not message or int(keys.message.max()) < len(command.request.records):
+            return keys
+    return of_records(command.request.records)
+
+
+def joined(parts: Sequence[KeyColumns]) -> KeyColumns:
+    """Return the keys of several parts of the same messages."""
+    parts = [part for part in parts if len(part.message)]
+    if len(parts) <= 1:
+        return parts[0] if parts else NO_KEYS
+    message, key_hash = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return KeyColumns(message, key_hash)
+
+
+def _is_sound(record: bytes) -> bool:
+    try:
+        log_pb.CheckedRecord.FromString(record)
+    except DecodeError:
+        return False
+    return True

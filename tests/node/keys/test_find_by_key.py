@@ -1,0 +1,344 @@
+"""Messages found by their keys at a node that leads alone."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tarry.node.config import Dispatch, Token
+from tarry.node.edge.auth import Authorizer
+from tarry.node.keys import search
+from tarry.node.keys.search import KeysIncomplete
+from tarry.node.services import key_calls
+from tarry.node.services.key_calls import KeyCalls
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto import tarry_query_pb2 as pb
+from tarry.proto.message_id import MessageId
+from tarry.proto.reasons import Reason
+from tarry.proto.tarry_message_pb2 import MessageState, Record
+from tarry.proto.tarry_producer_pb2 import CancelRequest, ScheduleBatchRequest
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine import keys
+from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.hour_partition import folder_name
+from tarry.wheel.state import HOUR_MS
+from tests.node.decay import turn_bit
+from tests.node.lone_leader import Leader, leader, until
+from tests.simulation.edge import Context
+
+QUIET = Dispatch(checkpoint_ms=3_600_000)
+
+
+async def schedule(
+    lead: Leader, key_lists: Sequence[Sequence[str]], due_ms: Any, topic: str = "t"
+) -> list[str]:
+    records = [
+        Record(keys=some, body=str(at).encode()).SerializeToString() for at, some in enumerate(key_lists)
+    ]
+    due_ms = np.broadcast_to(due_ms, len(records))
+    raw = ScheduleBatchRequest(topics=[topic], due_ms=due_ms, records=records).SerializeToString()
+    answer = await lead.edge.schedule(raw)
+    assert isinstance(answer, bytes), answer
+    columns = log_pb.ScheduledColumns.FromString(answer)
+    hour, index = np.frombuffer(columns.hour, "<u4"), np.frombuffer(columns.global_index, "<u4")
+    return [str(MessageId(0, int(h), int(i))) for h, i in zip(hour, index, strict=True)]
+
+
+def calls(lead: Leader, tokens: dict[str, Token] | None = None) -> KeyCalls:
+    return KeyCalls(lead.node._core, Authorizer(tokens or {}), lead.edge._calls)
+
+
+class Bearer(Context):
+    """A call with a token."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def invocation_metadata(self) -> Any:
+        return (("authorization", f"Bearer {self._token}"),)
+
+
+async def find(
+    lead: Leader, key: str, topic: str = "t", *, context: Any = None, tokens: Any = None, **more: Any
+) -> pb.FindByKeyResponse | Refusal:
+    request = pb.FindByKeyRequest(topic=topic, key=key, **more)
+    answer = await calls(lead, tokens)._find(request, context or Context())
+    return answer if isinstance(answer, Refusal) else pb.FindByKeyResponse.FromString(answer)
+
+
+async def ids(lead: Leader, key: str, topic: str = "t", **more: Any) -> list[str]:
+    """All pages."""
+    found: list[str] = []
+    while True:
+        page = await find(lead, key, topic, **more)
+        assert isinstance(page, pb.FindByKeyResponse), page
+        found += [message.id for message in page.messages]
+        if not page.next:
+            return found
+        more["begin"] = page.next
+
+
+async def complete(lead: Leader) -> None:
+    await until(lambda: lead.node._core.keys.complete)
+
+
+async def test_each_message_is_found_by_each_of_its_keys_in_its_topic_alone(tmp_path: Path) -> None:
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        due_ms = lead.node.time.now_ms() + np.array([1, 1, 30, 2]) * HOUR_MS
+        first = await schedule(lead, [["a"], ["a", "b", "a"], ["b"], []], due_ms)
+        other = await schedule(lead, [["a", "ü"]], due_ms[0], topic="u")
+        for _ in range(2):  # in memory, and on disk
+            assert await ids(lead, "a") == first[:2]
+            assert await ids(lead, "b") == first[1:3]
+            assert await ids(lead, "a", "u") == await ids(lead, "ü", "u") == other
+            assert await ids(lead, "ü") == await ids(lead, "c") == await ids(lead, "A") == []
+            await lead.node._core.keys.write()
+            assert len(lead.node._core.keys._gathered) == 0
+        page = await find(lead, "b", records=True)
+        assert isinstance(page, pb.FindByKeyResponse)
+        assert [(one.id, one.due_ms, one.record.body) for one in page.messages] == [
+            (first[1], due_ms[1], b"1"),
+            (first[2], due_ms[2], b"2"),
+        ]
+        assert not (await find(lead, "b")).messages[0].HasField("record")  # type: ignore[union-attr]
+
+
+async def test_pages_states_and_due_times_choose_among_a_keys_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        now_ms = lead.node.time.now_ms()
+        hour = now_ms // HOUR_MS + 1
+        due_ms = hour * HOUR_MS + np.arange(40) * (HOUR_MS // 10)
+        some = await schedule(lead, [["k"]] * 40, due_ms)
+        past = await schedule(lead, [["k"]] * 3, now_ms - 1)
+        cancelled = await lead.edge.cancel(CancelRequest(ids=some[:5]).SerializeToString())
+        assert isinstance(cancelled, bytes)
+        await lead.node._core.keys.write()
+        assert await ids(lead, "k") == past + some
+        for limit in (1, 7, 1_000):
+            assert await ids(lead, "k", limit=limit) == past + some
+        monkeypatch.setattr(key_calls, "EXAMINED_MAX", 4)
+        assert await ids(lead, "k") == past + some
+        released, pending = MessageState.MESSAGE_STATE_RELEASED, MessageState.MESSAGE_STATE_PENDING
+        assert await ids(lead, "k", states=[released], limit=2) == past
+        assert await ids(lead, "k", states=[pending]) == some[5:]
+        assert await ids(lead, "k", states=[MessageState.MESSAGE_STATE_CANCELLED, released]) == (
+            past + some[:5]
+        )
+        monkeypatch.setattr(key_calls, "PAGE_BYTES", 0)
+        assert await ids(lead, "k", records=True) == past + some
+        for begin in (0, 3, 10, 39):
+            for end in (begin + 1, 25, 40):
+                if begin < end:
+                    bounds = {"due_from_ms": int(due_ms[begin]), "due_to_ms": int(due_ms[end - 1]) + 1}
+                    assert await ids(lead, "k", **bounds) == some[begin:end]
+
+
+async def test_keys_are_found_after_a_start_with_and_without_what_the_checkpoint_has(tmp_path: Path) -> None:
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        due_ms = lead.node.time.now_ms() + HOUR_MS
+        first = await schedule(lead, [["k"]] * 3, due_ms)
+        await lead.node._core.checkpoints.write()
+        second = await schedule(lead, [["k"]] * 3, due_ms)
+        crashed = tmp_path.with_name(f"{tmp_path.name} crashed")
+        copied(tmp_path, crashed)
+    for folder in (tmp_path, crashed):
+        async with leader(folder, Holds(), dispatch=QUIET) as lead:
+            assert lead.node._core.keys.complete  # at once: no hour is read
+            assert await ids(lead, "k") == first + second
+
+
+async def test_a_missing_or_an_older_index_is_built_again_before_it_answers(tmp_path: Path) -> None:
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        now_ms = lead.node.time.now_ms()
+        near = await schedule(lead, [["k"], [], ["k", "l"]], now_ms + HOUR_MS)
+        far = await schedule(lead, [["k"]] * 30, now_ms + np.arange(100, 130) * HOUR_MS)
+        assert len(lead.machine.wheel.far_segments()) == 1
+        state = lead.machine.folder / "keys"
+    older = copied(state, tmp_path / "older")
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        late = await schedule(lead, [["k"]], now_ms + HOUR_MS)
+        assert await ids(lead, "k") == [*near[::2], *late, *far]
+    others = near[2:]
+    for content in (None, older):
+        remove(state)
+        if content is not None:
+            copied(content, state)
+        slow = QUIET.model_copy(update={"scrub_bytes_per_s": 10})
+        async with leader(tmp_path, Holds(), dispatch=slow) as lead:
+            refused = await find(lead, "k")
+            assert isinstance(refused, Refusal)
+            assert "hours are read" in refused.text
+            assert (refused.reason, refused.retry_ms) == (Reason.KEYS_INCOMPLETE, 1_000)
+            with pytest.raises(KeysIncomplete):
+                await anext(lead.node._core.key_search.ids_of_key(lead.machine.queues.of("t").queue, "k"))
+            await complete(lead)
+            assert await ids(lead, "k") == [*near[::2], *late, *far]
+            assert await ids(lead, "l") == others
+            others += await schedule(lead, [["l"]], now_ms + 2 * HOUR_MS)
+            assert await ids(lead, "l") == others
+        async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+            assert lead.node._core.keys.complete
+
+
+def copied(source: Path, to: Path) -> Path:
+    shutil.copytree(source, to)
+    return to
+
+
+def remove(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+
+
+async def test_a_damaged_run_is_built_again_and_what_is_scheduled_meanwhile_is_found(tmp_path: Path) -> None:
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        due_ms = lead.node.time.now_ms() + HOUR_MS
+        first = await schedule(lead, [["k"]] * 3, due_ms)
+        await lead.node._core.keys.write()
+        (run,) = lead.node._core.keys._index.runs
+        turn_bit(run.path, 3)
+        refused = await find(lead, "k")
+        assert isinstance(refused, Refusal)
+        assert refused.reason is Reason.KEYS_INCOMPLETE
+        more = await schedule(lead, [["k"]] * 3, due_ms)
+        await complete(lead)
+        assert await ids(lead, "k") == first + more
+
+
+async def test_a_message_with_a_damaged_record_is_counted_and_found_once_it_is_mended(tmp_path: Path) -> None:
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        due_ms = lead.node.time.now_ms() + HOUR_MS
+        first = await schedule(lead, [["k"], ["k"]], due_ms)
+        log = lead.machine.folder / "hours" / folder_name(MessageId.parse(first[0]).hour) / "delay.log"
+        await lead.node._core.checkpoints.write()
+        remove(lead.machine.folder / "keys")
+    turn_bit(log, 6)
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        page = await find(lead, "k")
+        assert isinstance(page, pb.FindByKeyResponse)
+        assert ([one.id for one in page.messages], page.unreadable) == (first[1:], 1)
+        turn_bit(log, 6)
+        page = await find(lead, "k")
+        assert isinstance(page, pb.FindByKeyResponse)
+        assert ([one.id for one in page.messages], page.unreadable) == (first, 0)
+
+
+async def test_keys_of_equal_hashes_are_told_apart_by_the_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def weak(named: Sequence[str]) -> Any:
+        return np.array([len(key) for key in named], np.uint64)
+
+    monkeypatch.setattr(keys, "hashes", weak)
+    monkeypatch.setattr(search, "hashes", weak)
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        due_ms = lead.node.time.now_ms() + HOUR_MS
+        some = await schedule(lead, [["a"], ["b"], ["c", "b"]], due_ms)
+        for _ in range(2):
+            assert await ids(lead, "a") == some[:1]
+            assert await ids(lead, "b") == some[1:]
+            assert await ids(lead, "d") == []
+            await lead.node._core.keys.write()
+
+
+async def test_an_entry_of_a_leader_that_tells_no_keys_is_looked_into(tmp_path: Path) -> None:
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        now_ms = lead.node.time.now_ms()
+        due_ms = np.full(3, now_ms + HOUR_MS)
+        records = [
+            Record(keys=["k"]).SerializeToString(),
+            b"\xff",
+            Record(keys=["l", "k"]).SerializeToString(),
+        ]
+        columns = log_pb.ScheduleColumns(topics=["t"], due_ms=due_ms.tobytes(), records=records)
+        absurd: list[dict[str, Any]] = [
+            {},
+            {"keys_noted": True, "key_message": b"\x09\0\0\0", "key_hash": bytes(8)},
+            {"keys_noted": True, "key_message": b"\0", "key_hash": bytes(2)},
+        ]
+        for more in absurd:
+            await lead.propose(log_pb.ScheduleCommand(now_ms=now_ms, request=columns, **more))
+        assert len(await ids(lead, "k")) == 2 * len(absurd)
+        assert len(await ids(lead, "l")) == len(absurd)
+
+
+async def test_what_a_caller_may_not_know_of_is_answered_as_if_it_were_not_there(tmp_path: Path) -> None:
+    tokens = {
+        "p": Token(produce=("t",)),
+        "c": Token(consume=("t",)),
+        "o": Token(operate=True),
+        "x": Token(produce=("u",)),
+    }
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        await schedule(lead, [["k"]], lead.node.time.now_ms() + HOUR_MS)
+        for token, expected in (("p", None), ("c", None), ("o", Reason.PERMISSION_DENIED)):
+            plain = await find(lead, "k", context=Bearer(token), tokens=tokens)
+            assert isinstance(plain, pb.FindByKeyResponse)
+            with_records = await find(lead, "k", context=Bearer(token), tokens=tokens, records=True)
+            reason = with_records.reason if isinstance(with_records, Refusal) else None
+            assert reason == expected
+        hidden = await find(lead, "k", context=Bearer("x"), tokens=tokens)
+        absent = await find(lead, "k", "v", context=Bearer("o"), tokens=tokens)
+        assert isinstance(hidden, Refusal)
+        assert isinstance(absent, Refusal)
+        assert (hidden.reason, hidden.text.replace("'t'", "'v'")) == (Reason.TOPIC_UNKNOWN, absent.text)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"key": ""}, Reason.QUERY_INVALID),
+        ({"key": "k" * (key_calls.KEY_CHARS_MAX + 1)}, Reason.QUERY_INVALID),
+        ({"limit": key_calls.PAGE_MAX + 1}, Reason.QUERY_INVALID),
+        ({"states": [9]}, Reason.QUERY_INVALID),
+        ({"due_from_ms": -1}, Reason.QUERY_INVALID),
+        ({"due_from_ms": 5, "due_to_ms": 5}, Reason.QUERY_INVALID),
+        ({"due_to_ms": 2**62}, Reason.QUERY_INVALID),
+        ({"begin": "none"}, Reason.ID_MALFORMED),
+        ({"topic": ""}, Reason.TOPIC_INVALID),
+        ({"topic": "unknown"}, Reason.TOPIC_UNKNOWN),
+    ],
+)
+async def test_an_absurd_request_is_refused(tmp_path: Path, wrong: Any, reason: Reason) -> None:
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        await schedule(lead, [["k"]], lead.node.time.now_ms() + HOUR_MS)
+        refused = await find(lead, **({"key": "k"} | wrong))
+        assert isinstance(refused, Refusal)
+        assert refused.reason is reason
+        most = {"key": "k" * key_calls.KEY_CHARS_MAX, "limit": key_calls.PAGE_MAX}
+        assert isinstance(await find(lead, **most), pb.FindByKeyResponse)
+
+
+async def test_the_nodes_other_parts_are_given_the_ids_of_a_key_some_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        some = await schedule(lead, [["k"]] * 600, lead.node.time.now_ms() + HOUR_MS)
+        found: list[str] = []
+        steps = lead.node._core.key_search.ids_of_key(lead.machine.queues.of("t").queue, "k")
+        async for hour, index in steps:
+            assert 0 < len(hour) <= search.STEP_IDS
+            found += [str(MessageId(0, int(h), int(i))) for h, i in zip(hour, index, strict=True)]
+            await asyncio.sleep(0)
+        assert found == some
