@@ -13,6 +13,7 @@ from tarry.client.consumers.message import Message, MessageBatch, Stamp
 from tarry.client.consumers.puller import Puller
 from tarry.client.consumers.unsettled import AckOutcome, FailedAcks
 from tarry.client.errors import TarryError
+from tarry.client.found import CancelledByKey, FoundMessage, FoundPage
 from tarry.client.operators.cluster_operator import (
     DeletedTopic,
     Operator,
@@ -47,6 +48,7 @@ __all__ = [
     "AckOutcome",
     "BulkCancel",
     "CancelOutcome",
+    "CancelledByKey",
     "Client",
     "ClusterDescription",
     "ClusterStatus",
@@ -55,6 +57,8 @@ __all__ = [
     "Exponential",
     "FailedAcks",
     "Forecast",
+    "FoundMessage",
+    "FoundPage",
     "GroupDescription",
     "GroupState",
     "HistoryRow",

@@ -35,6 +35,7 @@ class Producer(OneWayErrors):
     schedule_batch = blocking(AsyncProducer.schedule_batch)
     cancel = blocking(AsyncProducer.cancel)
     cancel_many = blocking(AsyncProducer.cancel_many)
+    cancel_by_key = blocking(AsyncProducer.cancel_by_key)
     get = blocking(AsyncProducer.get)
 
     def schedule_soon(

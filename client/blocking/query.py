@@ -55,3 +55,5 @@ class Query:
                 yield told
         finally:
             self._thread.run(parts.aclose())
+
+    find = blocking(AsyncQuery.find)

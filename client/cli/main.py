@@ -13,6 +13,7 @@ from tarry.client.cli import (
     cancel,
     completion,
     consume,
+    find,
     forecast,
     groups,
     history,
@@ -42,6 +43,7 @@ for command in (consume.ack, consume.nack, consume.extend):
     cluster_command(app, epilog=epilog)(command)
 cluster_command(app, "list")(list_messages.list_messages)
 cluster_command(app, epilog=cancel.EPILOG)(cancel.cancel)
+cluster_command(app)(find.find)
 cluster_command(app)(top)
 cluster_command(app, deadline_ms=60_000)(history.history)
 cluster_command(app)(forecast.forecast)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 from numpy.typing import ArrayLike
 
 from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.errors import Closed, InvalidTime, Overloaded, Refused, TarryError, TooLarge
+from tarry.client.found import CancelledByKey, find_request
 from tarry.client.integers import whole
 from tarry.client.producers.accumulator import Accumulator, SharedRequest
 from tarry.client.producers.batch import Batch, Time, batch_of, joined, parts_around, time_of
@@ -25,7 +27,14 @@ from tarry.client.producers.schedule_stream import ScheduleStreams
 from tarry.client.producers.sequences import Sequences
 from tarry.client.receipts import receipts
 from tarry.client.records import record
-from tarry.client.results import CancelOutcome, Scheduled, ScheduledBatch, StoredMessage, rows_of
+from tarry.client.results import (
+    CancelOutcome,
+    MessageState,
+    Scheduled,
+    ScheduledBatch,
+    StoredMessage,
+    rows_of,
+)
 from tarry.client.tracing import tracing_of
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.reasons import Reason
@@ -33,6 +42,10 @@ from tarry.proto.tags import tag_mask
 
 if TYPE_CHECKING:
     from tarry.client.producers.send_spans import SendSpans
+
+
+KEY_PAGE: Final = 1_000
+"""Messages of a key that are looked up, and then cancelled, at a time."""
 
 
 class Producer(OneWayErrors):
@@ -148,6 +161,38 @@ class Producer(OneWayErrors):
             response = await self._calls.call(lambda node: node.producer.Cancel, request)
             outcomes += map(CancelOutcome.of, response.outcomes)
         return outcomes
+
+    async def cancel_by_key(
+        self, topic: str, key: str, *, due_from_ms: int = 0, due_to_ms: int = 0
+    ) -> CancelledByKey:
+        """Cancel the messages of a topic that have a key, until a consumer is given them; count the outcomes.
+
+        Of all that was acknowledged before the call and is pending or released, nothing is left out; what is
+        scheduled meanwhile may be. Where it raises, some may be cancelled: repeat it.
+
+        Args:
+            due_from_ms, due_to_ms: only what is due from then on, and before then; 0: whenever.
+
+        Raises NotFound, NotPermitted, InvalidQuery; Unavailable with KEYS_INCOMPLETE while the leader builds
+        its index of keys.
+        """
+        outcomes: Counter[CancelOutcome] = Counter()
+        unreadable, begin = 0, ""
+        while True:
+            request = find_request(
+                topic,
+                key,
+                due_from_ms=due_from_ms,
+                due_to_ms=due_to_ms,
+                states=(MessageState.PENDING, MessageState.RELEASED),
+                limit=KEY_PAGE,
+                begin=begin,
+            )
+            page = await self._calls.call(lambda node: node.query.FindByKey, request, changes=False)
+            outcomes.update(await self.cancel_many(message.id for message in page.messages))
+            unreadable, begin = unreadable + page.unreadable, page.next
+            if not begin:
+                return CancelledByKey(dict(outcomes), unreadable)
 
     async def get(self, message_id: str) -> StoredMessage:
         """Return a message as of now (linearizable). Raises NotFound, InvalidId, Damaged."""

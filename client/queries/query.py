@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from typing import Unpack
 
 from grpc import aio
@@ -10,12 +10,14 @@ from grpc import aio
 from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.errors import error_of_call
+from tarry.client.found import FoundPage, find_request
 from tarry.client.queries import history
 from tarry.client.queries.bulk_cancel import BulkCancel, Matching, filter_of, steps
 from tarry.client.queries.forecast import Forecast, ForecastOptions, forecast_of
 from tarry.client.queries.forecast import request_of as forecast_request
 from tarry.client.queries.life import MessageHistory, MessageLife
 from tarry.client.queries.listing import PAGE_MAX, ListedMessage, ListedPage, ListOptions, page_of, request_of
+from tarry.client.results import MessageState
 from tarry.proto import tarry_query_pb2 as pb
 
 
@@ -122,3 +124,42 @@ class Query:
         async for told in self.cancel_matching(topic, dry_run=True, **only):
             counted = told.matched
         return counted
+
+    async def find(
+        self,
+        topic: str,
+        key: str,
+        *,
+        due_from_ms: int = 0,
+        due_to_ms: int = 0,
+        states: Collection[MessageState] = (),
+        limit: int = 100,
+        bodies: bool = False,
+        begin: str = "",
+    ) -> FoundPage:
+        """Return a page of the messages of a topic that have a key, as of now (linearizable).
+
+        What was acknowledged before the call is found, while the cluster keeps it: also what was delivered.
+
+        Args:
+            due_from_ms, due_to_ms: only what is due from then on, and before then; 0: whenever.
+            states: only what is in one of these; none given: in any.
+            limit: messages of the page, 1,000 at most.
+            bodies: return bodies, tags, keys and properties, too.
+            begin: ``next`` of the page before.
+
+        Raises NotFound, NotPermitted, InvalidQuery; Unavailable with KEYS_INCOMPLETE while the leader builds
+        its index of keys.
+        """
+        request = find_request(
+            topic,
+            key,
+            due_from_ms=due_from_ms,
+            due_to_ms=due_to_ms,
+            states=states,
+            limit=limit,
+            bodies=bodies,
+            begin=begin,
+        )
+        response = await self._calls.call(lambda node: node.query.FindByKey, request, changes=False)
+        return FoundPage.of(response)
