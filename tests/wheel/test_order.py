@@ -232,6 +232,27 @@ class WheelAndList(RuleBasedStateMachine):
         pending = [index for due, index in self.list.pending if (due // HOUR_MS, due % 7) == (at, topic)]
         assert sorted(index for part in parts for index in part) == sorted(pending)
 
+    @rule(hour=st.integers(-1, 1), topics=st.sets(st.integers(0, 6)), step=st.sampled_from([1, 3, 1000]))
+    def walk_topics(self, hour: int, topics: set[int], step: int) -> None:
+        at, place, found = START_MS // HOUR_MS + hour, 0, list[tuple[int, int]]()
+        while place < self.wheel.units_in_hour(at):
+            page = self.wheel.pending_page(at, np.array(sorted(topics), np.uint32), place, step)
+            assert page.end > place
+            due_ms = page.units["due_in_hour_ms"] + np.int64(at * HOUR_MS)
+            assert all(place <= index < page.end for index in page.global_index.tolist())
+            found += zip(due_ms.tolist(), page.global_index.tolist(), strict=True)
+            place = page.end
+        pending = [(due, n) for due, n in self.list.pending if due // HOUR_MS == at and due % 7 in topics]
+        assert found == sorted(pending, key=lambda row: row[1])
+
+    @rule(hour=st.integers(-1, 1))
+    def count_places(self, hour: int) -> None:
+        at, hours = START_MS // HOUR_MS + hour, {due // HOUR_MS for due, _ in self.list.pending}
+        assert self.wheel.next_pending_hour(at) == min((one for one in hours if one >= at), default=None)
+        units = sum(self.wheel.units_in_hour(one) for one in hours if at <= one < at + 2)
+        assert self.wheel.units_between(at, at + 2) == units
+        assert self.wheel.topics_with_pending().tolist() == sorted({due % 7 for due, _ in self.list.pending})
+
     @rule(name=names)
     def look(self, name: tuple[int, int]) -> None:
         if name in self.list.states:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tarry.node.leader import bulk_turn
 from tarry.node.services import bulk_cancel, bulk_cursor
-from tarry.node.services.bulk_cursor import Chosen
+from tarry.node.services.bulk_cursor import CHOSEN_MAX, Chosen
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.message_id import MessageId
@@ -270,6 +270,12 @@ def test_a_cursor_holds_what_the_next_call_cancels(rows: list[tuple[int, int]]) 
     again = bulk_cursor.unpacked(bulk_cursor.packed(Chosen(hour, place)))
     assert again is not None
     assert (again.hour.tolist(), again.place.tolist()) == (hour.tolist(), place.tolist())
+
+
+@pytest.mark.parametrize(("count", "taken"), [(CHOSEN_MAX, True), (CHOSEN_MAX + 1, False)])
+def test_a_cursor_names_so_many_messages_at_most(count: int, taken: bool) -> None:
+    named = Chosen(np.full(count, 7, np.uint32), np.arange(count))
+    assert (bulk_cursor.unpacked(bulk_cursor.packed(named)) is not None) == taken
 
 
 def test_no_more_callers_wait_than_may(tmp_path: Path) -> None:
