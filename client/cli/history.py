@@ -11,7 +11,7 @@ from rich.status import Status
 
 from tarry.client.aio import Client
 from tarry.client.cli.options import OnCluster
-from tarry.client.cli.output import Output, out, print_fields, print_json, table_of, words
+from tarry.client.cli.output import Output, cell, out, print_fields, print_json, table_of, words
 from tarry.client.cli.times import time_option, time_text
 from tarry.client.errors import NotFound, Unavailable
 from tarry.client.queries.life import (
@@ -103,7 +103,10 @@ def _print(life: MessageLife | None, told: MessageHistory) -> None:
     out().print(table_of([_row(row) for row in told.rows], ROW_COLUMNS, "what has happened"))
     if life is not None:
         rows = [_group(one, told.end_in(one.group)) for one in life.groups]
-        out().print(table_of(rows, GROUP_COLUMNS, f"now, at {time_text(life.now_ms)}"))
+        if rows:
+            out().print(table_of(rows, GROUP_COLUMNS, f"now, at {time_text(life.now_ms)}"))
+        else:
+            out().print(f"now: no group consumes {cell(life.queue_topic)}, so nobody is to get it")
         if life.groups_left_out:
             words().print(f"{life.groups_left_out} more groups are not shown", style="dim")
     for node in told.nodes:

@@ -151,6 +151,22 @@ async def test_a_process_of_its_own_tells_the_same(replica: Replica) -> None:
     assert own[-1]["complete"]
 
 
+async def test_many_rows_are_told_in_pieces_that_together_are_all(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = all_rows(replica)[1]
+    message = first["hour"], first["global_index"]
+    whole, last = found(replica, *message)
+    monkeypatch.setattr(history_search, "PIECE_ROWS", 1)
+    parts = [part async for part in history_search.parts(sources(replica), message, EVER, apart=False)]
+    assert max(len(part["rows"]) for part in parts) == 1
+    assert sorted((row["index"], row["position"]) for part in parts for row in part["rows"]) == [
+        (row["index"], row["position"]) for row in whole
+    ]
+    assert [part["complete"] for part in parts] == [False] * (len(parts) - 1) + [True]
+    assert parts[-1]["rows_looked"] == last.rows_looked
+
+
 async def test_what_the_ledger_lacks_is_told(tmp_path: Path) -> None:
     made = Replica(tmp_path, segment_rows_max=100)
     made.apply(schedule([NOW_MS + 1]))
