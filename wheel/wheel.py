@@ -16,7 +16,7 @@ same calls are equal, whatever they hold in memory, and whether or not one of th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice, takewhile
 from pathlib import Path
@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from tarry.wheel.cached_reads import FilePlaces, Pread
 from tarry.wheel.due_scan import Chosen, DueScan
 from tarry.wheel.durability import Durability
-from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.messages import Messages, Page
@@ -35,7 +34,6 @@ from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.pending_view import PendingView, capture
 from tarry.wheel.placement import append
 from tarry.wheel.release import Release
-from tarry.wheel.scrub import StoredRecords, mend_index, mend_segment, read_hour, walk, walk_segment
 from tarry.wheel.state import (
     HOUR_MS,
     HOUR_SECONDS,
@@ -44,19 +42,18 @@ from tarry.wheel.state import (
     Cancellation,
     Cut,
     Flags,
-    HourState,
     Masks,
     MessageState,
     Numbers,
     Rows,
-    SegmentState,
     Taken,
     Times,
     WheelDamaged,
     WheelSettings,
     WheelState,
 )
-from tarry.wheel.thinning import Thinned, allocated_bytes, settle, write_thin
+from tarry.wheel.thinning import settle
+from tarry.wheel.upkeep import Upkeep
 
 
 class Wheel:
@@ -79,6 +76,7 @@ class Wheel:
         self._floor_hour = state.floor_hour
         self._release = Release(hours, settings, state.cut, state.local_index)
         self._messages = Messages(hours, settings.read_gap_bytes)
+        self.upkeep = Upkeep(folder, hours, settings)
         self._durability = Durability(folder, state)
         self.released = 0
         """Messages that this object has released."""
@@ -395,82 +393,9 @@ class Wheel:
         """
         return self._messages.parts(hour, global_index, start, bytes_max)
 
-    def walk(self, state: HourState) -> Iterator[tuple[int, Numbers]]:
-        """Verify a captured hour a portion at a time: yield its bytes, and the global indices of the damaged.
-
-        From any thread; the caller sets the pace. Raises OSError, WheelDamaged for the index.
-        """
-        return walk(self._folder / folder_name(state.hour), state, self._settings.read_gap_bytes)
-
-    def read_hour(self, state: HourState) -> Iterator[StoredRecords]:
-        """Read the records of a captured hour a portion at a time, from any thread, as `walk` does."""
-        return read_hour(self._folder / folder_name(state.hour), state, self._settings.read_gap_bytes)
-
-    def far_segments(self) -> tuple[SegmentState, ...]:
-        """Return the segments of the far log as `capture` gives them, ascending."""
-        return self._hours.far.capture().segments
-
-    def walk_far(self, state: SegmentState) -> Iterator[tuple[int, Numbers]]:
-        """Look at a segment of the far log, as `walk` does; the damaged by their places in it."""
-        return walk_segment(self._folder / segment_name(state.number), state, self._settings.read_gap_bytes)
-
-    def mend_far(self, state: SegmentState) -> bool:
-        """Write a segment's damaged units again; return False where that needs a peer's whole state.
-
-        From any thread. Raises OSError.
-        """
-        return mend_segment(self._folder / segment_name(state.number), state)
-
-    def take_far_mended(self) -> list[int]:
-        """Return the segments of the far log that reading found damaged, and mended, since the last call."""
-        mended, self._hours.far.mended = self._hours.far.mended, set()
-        return sorted(mended)
-
-    def far_ids(self, segment: int, places: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the hours and global indices of those rows of a segment that are alive."""
-        return self._hours.far.ids(segment, places)
-
-    def hour_state(self, hour: int) -> HourState | None:
-        """Capture one hour's partition, without what is in the far log; None where there is none.
-
-        What is far must not move behind an index that is looked at because it may be damaged.
-        """
-        return self._hours.state(hour)
-
-    def whole_state(self, hour: int) -> HourState | None:
-        """Capture one hour's partition, once what is far has moved there; None where there is none."""
-        self._hours.find(hour)
-        return self._hours.state(hour)
-
     def repair(self, hour: int, global_index: int, record: bytes) -> bool:
         """Write a record again, from a peer's bytes; False, and nothing done, where they are not its own."""
         return self._messages.repair(hour, global_index, record)
-
-    def mend_index(self, state: HourState, index: bytes) -> bool:
-        """Write a captured hour's index again, from a peer's bytes; then `reread` it. From any thread.
-
-        False, and nothing done, where they are not its own.
-        """
-        return mend_index(self._folder / folder_name(state.hour), state, index)
-
-    def allocated_bytes(self, hour: int) -> int:
-        """Return the disk space of an hour's log and index. Raises OSError."""
-        return allocated_bytes(self._folder / folder_name(hour))
-
-    def write_thin(self, state: HourState, kept: Numbers) -> Thinned:
-        """Write a captured hour's index anew with the units kept alone, ascending; then call `thin`.
-
-        From any thread. Raises OSError, WheelDamaged.
-        """
-        return write_thin(self._folder / folder_name(state.hour), state, kept)
-
-    def thin(self, thinned: Thinned) -> bool:
-        """Forget the other units of the hour, which must lie wholly behind the cut, with their records.
-
-        False, and nothing done, where the hour has changed since it was captured. Answers change only for
-        the ids of these: they are known, and cannot be read. Raises OSError.
-        """
-        return self._hours.thin(thinned)
 
     def readable(self, hour: Numbers, global_index: Numbers) -> Flags:
         """Flag the messages, ids of shape (n,) by hour, all known, that have not been thinned out."""

@@ -87,10 +87,10 @@ class Rebuild:
         """Yield rows of an hour; then `_whole` is whether it could be read."""
         self._check()
         wheel, self._whole = self._wheel, True
-        units, state = wheel.units_in_hour(hour), wheel.hour_state(hour)
+        units, state = wheel.units_in_hour(hour), wheel.upkeep.hour_state(hour)
         far = state.units if state is not None else 0
         if state is not None:
-            parts = wheel.read_hour(state)
+            parts = wheel.upkeep.read_hour(state)
             try:
                 while rows := await self._run_blocking(partial(self._read, hour, parts)):
                     self._tail += rows
@@ -99,7 +99,7 @@ class Rebuild:
                         self._tail = []
             except (OSError, WheelDamaged) as error:
                 self._check()
-                now = wheel.hour_state(hour)
+                now = wheel.upkeep.hour_state(hour)
                 self._whole = now is None  # dropped meanwhile
                 if now is not None and now.index_crc == state.index_crc:  # else it has grown or been thinned
                     self._damage.indices.report(hour, str(error))

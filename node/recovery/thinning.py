@@ -124,7 +124,7 @@ class Thinning:
             units, count = passed[hour], kept[hour]
             if wheel.units_in_hour(hour) != units or 4 * count > 3 * self._done.get(hour, units):
                 continue
-            allocated_bytes = wheel.allocated_bytes(hour)
+            allocated_bytes = wheel.upkeep.allocated_bytes(hour)
             if is_worthwhile(allocated_bytes, allocated_bytes * count // units):
                 chosen.append(hour)
             if len(chosen) == HOURS:
@@ -151,11 +151,11 @@ class Thinning:
     async def _thin(self, hour: int, units: int, kept: NDArray[np.uint32]) -> None:
         """Thin an hour, unless it has more units than those of which it is known which are kept."""
         wheel = self._wheel
-        state = wheel.hour_state(hour) if self._machine.wheel is wheel else None
+        state = wheel.upkeep.hour_state(hour) if self._machine.wheel is wheel else None
         if state is None or state.units != units or not len(kept) or self._is_busy():
             return
         try:
-            thinned = await self._run_blocking(partial(wheel.write_thin, state, kept))
+            thinned = await self._run_blocking(partial(wheel.upkeep.write_thin, state, kept))
         except OSError as error:
             if error.errno not in _LEFT:
                 raise
@@ -166,7 +166,7 @@ class Thinning:
             if self._machine.wheel is wheel:
                 self._damage.indices.report(hour, str(damage))
             return
-        if self._machine.wheel is wheel and not self._is_busy() and wheel.thin(thinned):
+        if self._machine.wheel is wheel and not self._is_busy() and wheel.upkeep.thin(thinned):
             self._done[hour] = len(kept)
             log.info("hour thinned", hour=hour, units=state.units, kept=len(kept))
 

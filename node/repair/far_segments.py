@@ -44,7 +44,7 @@ class FarDamage:
     def left(self) -> int:
         """Number known to be damaged now."""
         if self._left:
-            self._left &= {segment.number for segment in self._machine.wheel.far_segments()}
+            self._left &= {segment.number for segment in self._machine.wheel.upkeep.far_segments()}
         return len(self._left)
 
     def report(self, segment: int, error: str) -> None:
@@ -60,7 +60,7 @@ class FarDamage:
         self._left.discard(segment)
 
     def _note_mended(self) -> None:
-        for segment in self._machine.wheel.take_far_mended():
+        for segment in self._machine.wheel.upkeep.take_far_mended():
             self._found += 1
             self._repaired += 1
             log.warning("far log repaired", segment=segment, error="as reading it found")
@@ -76,12 +76,12 @@ class FarDamage:
 
     async def _mend(self, number: int) -> None:
         wheel = self._machine.wheel
-        state = next((segment for segment in wheel.far_segments() if segment.number == number), None)
+        state = next((segment for segment in wheel.upkeep.far_segments() if segment.number == number), None)
         if state is None:
             self.sound(number)
             return
         try:
-            mended = await self._run_blocking(partial(wheel.mend_far, state))
+            mended = await self._run_blocking(partial(wheel.upkeep.mend_far, state))
         except OSError as error:
             log.error("far log not writable", segment=number, error=str(error))
             mended = False

@@ -76,7 +76,7 @@ class IndexDamage:
 
     async def _mend(self, hour: int, peers: list[str], fetch: FetchIndex) -> None:
         wheel = self._machine.wheel
-        state = wheel.hour_state(hour)
+        state = wheel.upkeep.hour_state(hour)
         if state is None:
             self.sound(hour)
             return
@@ -85,7 +85,7 @@ class IndexDamage:
             if self._machine.wheel is not wheel:
                 return  # another state has arrived; the scrub looks at it
             try:
-                mended = await self._run_blocking(partial(wheel.mend_index, state, index))
+                mended = await self._run_blocking(partial(wheel.upkeep.mend_index, state, index))
             except OSError as error:
                 log.error("index not writable", hour=hour, error=str(error))
                 continue

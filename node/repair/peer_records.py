@@ -55,7 +55,7 @@ def whole(wheel: Wheel, hour: int, global_index: Numbers) -> tuple[list[int], li
 
 def index_units(wheel: Wheel, hour: int, first: int, count: int) -> bytes:
     """Return units of an hour's index from one on, as many as one call may answer; nothing where it ends."""
-    state = wheel.whole_state(hour)
+    state = wheel.upkeep.whole_state(hour)
     end = min(state.units if state else 0, first + min(count, INDEX_UNITS_MAX))
     if first >= end:
         return b""

@@ -71,7 +71,7 @@ class Scrub:
 
     def _places(self) -> list[Place]:
         hours = [("hour", hour) for hour in self._machine.wheel.partitions()]
-        far = [("far", segment.number) for segment in self._machine.wheel.far_segments()]
+        far = [("far", segment.number) for segment in self._machine.wheel.upkeep.far_segments()]
         return far + hours + [("queue", q.queue) for q in self._machine.queues if q.units > q.first]
 
     async def _look_at_queue(self, number: int) -> None:
@@ -94,32 +94,32 @@ class Scrub:
 
     async def _look_at(self, hour: int) -> None:
         wheel = self._machine.wheel
-        state = wheel.hour_state(hour)
+        state = wheel.upkeep.hour_state(hour)
         if state is None:
             return
         try:
-            found = await self._run_blocking(partial(self._read, wheel.walk(state)))
+            found = await self._run_blocking(partial(self._read, wheel.upkeep.walk(state)))
         except (OSError, WheelDamaged) as error:
-            if self._machine.wheel is wheel and _is_there_as(state, wheel.hour_state(hour)):
+            if self._machine.wheel is wheel and _is_there_as(state, wheel.upkeep.hour_state(hour)):
                 self._damage.indices.report(hour, str(error))
             return
         self._damage.indices.sound(hour)
-        if len(found) and self._machine.wheel is wheel and wheel.hour_state(hour) is not None:
+        if len(found) and self._machine.wheel is wheel and wheel.upkeep.hour_state(hour) is not None:
             self._damage.report(np.full(len(found), hour, dtype=np.uint32), found)
 
     async def _look_at_far(self, number: int) -> None:
         wheel = self._machine.wheel
-        state = next(segment for segment in wheel.far_segments() if segment.number == number)
+        state = next(segment for segment in wheel.upkeep.far_segments() if segment.number == number)
         try:
-            found = await self._run_blocking(partial(self._read, wheel.walk_far(state)))
+            found = await self._run_blocking(partial(self._read, wheel.upkeep.walk_far(state)))
         except (OSError, WheelDamaged) as error:
-            there = {segment.number for segment in self._machine.wheel.far_segments()}
+            there = {segment.number for segment in self._machine.wheel.upkeep.far_segments()}
             if self._machine.wheel is wheel and number in there:  # not deleted meanwhile
                 self._damage.far.report(number, str(error))
             return
         if self._machine.wheel is wheel:
             self._damage.far.sound(number)
-            self._damage.report(*wheel.far_ids(number, found))
+            self._damage.report(*wheel.upkeep.far_ids(number, found))
 
     def _read(self, walk: Iterator[tuple[int, Numbers]]) -> Numbers:
         """Return the damaged records of a walk, read no faster than the settings allow. For a thread."""

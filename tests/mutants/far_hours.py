@@ -383,7 +383,7 @@ LASTING = (
     Mutant(
         "a_far_index_that_rots_is_not_told",
         "the scrub passes over a rotten far index",
-        "        found = await self._run_blocking(partial(self._read, wheel.walk_far(state)))",
+        "        found = await self._run_blocking(partial(self._read, wheel.upkeep.walk_far(state)))",
         "        found = np.empty(0, np.uint32)",
         ("tests/node/repair/test_scrubber.py::test_damage_in_the_far_log_is_reported",),
     ),

@@ -327,7 +327,7 @@ class Group:
         found: defaultdict[str, list[str]] = defaultdict(list)
         wheel, queues = self.machine.wheel, self.machine.queues
         for hour in wheel.hours():
-            state = wheel.hour_state(hour)
+            state = wheel.upkeep.hour_state(hour)
             index = np.arange(state.units if state else 0, dtype=np.uint32)
             hours = np.full(len(index), hour, dtype=np.uint32)
             records = wheel.read(hours, index)

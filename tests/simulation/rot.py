@@ -76,15 +76,15 @@ def turn_bit_of_some(
 def rotten_records(machine: Machine) -> int:
     """Return how many records, indices, and segments of the far log are damaged. The scrub comes by."""
     wheel, found = machine.wheel, 0
-    for state in filter(None, map(wheel.hour_state, wheel.partitions())):
+    for state in filter(None, map(wheel.upkeep.hour_state, wheel.partitions())):
         try:
-            found += sum(len(damaged) for _, damaged in wheel.walk(state))
+            found += sum(len(damaged) for _, damaged in wheel.upkeep.walk(state))
         except WheelDamaged:
             found += 1
-    for segment in wheel.far_segments():  # rows that have moved to a partition do not count
+    for segment in wheel.upkeep.far_segments():  # rows that have moved to a partition do not count
         try:
-            for _, damaged in wheel.walk_far(segment):
-                found += len(wheel.far_ids(segment.number, damaged)[0])
+            for _, damaged in wheel.upkeep.walk_far(segment):
+                found += len(wheel.upkeep.far_ids(segment.number, damaged)[0])
         except WheelDamaged:
             found += 1
     return found
@@ -106,10 +106,10 @@ def demand_sound_indices(machine: Machine) -> None:
     """A state that has just come from a peer: of records some may be damaged, and are known to be."""
     wheel = machine.wheel
     try:
-        for state in filter(None, map(wheel.hour_state, wheel.partitions())):
-            next(wheel.walk(state), None)
-        for segment in wheel.far_segments():
-            next(wheel.walk_far(segment), None)
+        for state in filter(None, map(wheel.upkeep.hour_state, wheel.partitions())):
+            next(wheel.upkeep.walk(state), None)
+        for segment in wheel.upkeep.far_segments():
+            next(wheel.upkeep.walk_far(segment), None)
     except WheelDamaged as damage:
         if (
             Path(str(damage.path)).name == Path(INDICES).name

@@ -294,7 +294,9 @@ class WholeWorld(World):
     def _scrubbed_s(self) -> float:
         """Return how long a scrub takes to look at all of a node: what nobody reads, only it finds."""
         machine = self.rotting.core.machine
-        places = len(machine.wheel.partitions()) + len(machine.wheel.far_segments()) + len(machine.queues)
+        places = (
+            len(machine.wheel.partitions()) + len(machine.wheel.upkeep.far_segments()) + len(machine.queues)
+        )
         return 2 * places * DISPATCH.scrub_step_ms_max / 1000
 
     def _left(self) -> str:
@@ -407,7 +409,7 @@ def check_places(machine: Machine, sought: Set[str] = frozenset()) -> None:
         places = list(zip(ready["hour"].tolist(), ready["global_index"].tolist(), strict=True))
         copies = list(wheel.read(again["hour"], again["global_index"]))
         for hour in wheel.hours():
-            state = wheel.hour_state(hour)
+            state = wheel.upkeep.hour_state(hour)
             index = np.arange(state.units if state else 0, dtype=np.uint32)
             hours = np.full(len(index), hour, dtype=np.uint32)
             there = wheel.readable(hours, index)

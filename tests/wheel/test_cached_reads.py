@@ -124,7 +124,7 @@ def test_records_that_are_on_disk_only_are_read_once_their_places_were(
     due = [START_MS + far * (24 + at % 16) * HOUR_MS + 7 * at for at in range(64)]
     names = append(wheel, due, [b"%d" % at + bytes(9_000) for at in range(64)])
     wheel.sync(wheel.capture())
-    assert bool(wheel.far_segments()) == far
+    assert bool(wheel.upkeep.far_segments()) == far
     hour, global_index = ids(names[:count])
     backwards = np.arange(count)[::-1]
     files = [places.path for places in wheel.places(hour, global_index)]

@@ -199,7 +199,7 @@ def test_what_has_moved_from_the_far_log_frees_its_place_also_where_nothing_more
         wheel.take(START_MS + (hour + 1) * HOUR_MS, 100)
         wheel.drop_hour(START_MS // HOUR_MS + hour)
     assert wheel.pending == 20
-    assert sum(segment.units for segment in wheel.far_segments()) < 4 * 512
+    assert sum(segment.units for segment in wheel.upkeep.far_segments()) < 4 * 512
     assert Wheel.recover(tmp_path, WheelSettings(), wheel.capture()).pending == 20
 
 
@@ -353,7 +353,7 @@ def test_open_files_are_bounded_however_long_the_far_log_is(
     monkeypatch.setattr("tarry.wheel.far_log.SEGMENT_UNITS", 32)
     wheel = Wheel(tmp_path, WheelSettings(hours_open_max=8))
     where = insert(wheel, far_due(1_000))
-    assert len(wheel.far_segments()) > 30
+    assert len(wheel.upkeep.far_segments()) > 30
     assert wheel.read(where.hour, where.global_index) == [b"x" * 100] * 1_000
     wheel.cancel(where.hour[::2], where.global_index[::2])
     assert 0 < open_files(tmp_path) <= 1 + 8 * 3  # and the folder

@@ -47,7 +47,7 @@ def wheel(tmp_path: Path) -> Wheel:
 
 
 def damaged(wheel: Wheel, state: HourState) -> list[int]:
-    return [index for _, found in wheel.walk(state) for index in found.tolist()]
+    return [index for _, found in wheel.upkeep.walk(state) for index in found.tolist()]
 
 
 def read(wheel: Wheel, *indices: int) -> list[bytes | None]:
@@ -197,17 +197,17 @@ def test_an_hour_is_looked_at_in_portions_of_a_mebibyte_and_each_names_its_damag
     append(wheel, [START_MS] * len(sizes), [bytes(size) for size in sizes])
     patch(tmp_path / FOLDER / "delay.log", 4 + 400_000 + 4, lambda byte: byte ^ 1)
     patch(tmp_path / FOLDER / "delay.log", 3 * 400_004 + 4, lambda byte: byte ^ 1)
-    state = wheel.hour_state(HOUR)
+    state = wheel.upkeep.hour_state(HOUR)
     assert state is not None
-    looked = [(size, found.tolist()) for size, found in wheel.walk(state)]
+    looked = [(size, found.tolist()) for size, found in wheel.upkeep.walk(state)]
     assert looked == [(800_000, [1]), (400_000, []), (2_000_000, [3]), (2, [])]
-    assert wheel.hour_state(HOUR + 1) is None
+    assert wheel.upkeep.hour_state(HOUR + 1) is None
 
 
 def test_looking_at_an_hour_that_was_deleted_meanwhile_does_not_make_its_files(
     wheel: Wheel, tmp_path: Path
 ) -> None:
-    state = wheel.hour_state(HOUR)
+    state = wheel.upkeep.hour_state(HOUR)
     assert state is not None
     (tmp_path / FOLDER / "delay.log").unlink()
     with pytest.raises(FileNotFoundError):
@@ -229,13 +229,13 @@ def test_an_index_is_mended_before_what_is_far_moves_behind_it(tmp_path: Path) -
     path = tmp_path / "a" / folder_name(far) / "delay.index"
     patch(path, in_unit(49, "due_in_hour_ms", 2), lambda byte: byte ^ 1)  # due in another second, it seems
     ours, peer = Wheel.recover(tmp_path / "a", SETTINGS, state), wheels[1]
-    damaged, whole = ours.hour_state(far), peer.whole_state(far)
+    damaged, whole = ours.upkeep.hour_state(far), peer.upkeep.whole_state(far)
     assert damaged is not None and whole is not None
     assert (damaged.units, whole.units) == (50, 51)
     numbers = np.arange(50, dtype=np.uint32)
-    assert ours.mend_index(damaged, peer.units(np.full(50, far, np.uint32), numbers).tobytes())
+    assert ours.upkeep.mend_index(damaged, peer.units(np.full(50, far, np.uint32), numbers).tobytes())
     ours.reread(far)
-    assert ours.whole_state(far) == whole
+    assert ours.upkeep.whole_state(far) == whole
     assert ours.digest() == peer.digest()
 
 
@@ -348,13 +348,13 @@ def test_nothing_is_chained_behind_an_index_that_decays_while_its_hour_is_closed
     with pytest.raises(WheelDamaged, match=r"delay\.index"):
         append(ours, [START_MS + 1_000], [b"x"])
     assert index.read_bytes() == decayed
-    state = ours.hour_state(HOUR)
+    state = ours.upkeep.hour_state(HOUR)
     assert state is not None and state.units == 5
-    assert ours.mend_index(state, (tmp_path / "b" / FOLDER / "delay.index").read_bytes())
+    assert ours.upkeep.mend_index(state, (tmp_path / "b" / FOLDER / "delay.index").read_bytes())
     ours.reread(HOUR)
     for wheel in (ours, peer):
         append(wheel, [START_MS + 1_000], [b"x"])
-    assert ours.hour_state(HOUR) == peer.hour_state(HOUR)
+    assert ours.upkeep.hour_state(HOUR) == peer.upkeep.hour_state(HOUR)
     assert ours.digest() == peer.digest()
     assert index.read_bytes() == (tmp_path / "b" / FOLDER / "delay.index").read_bytes()
 
@@ -381,9 +381,9 @@ def test_damage_that_reading_a_far_crowded_second_meets_is_mended_and_the_second
     assert met > 1
     with pytest.raises(WheelDamaged, match=r"delay\.index"):
         ours.take(START_MS + 600_000, 10)
-    state = ours.hour_state(HOUR)
+    state = ours.upkeep.hour_state(HOUR)
     assert state is not None
-    assert ours.mend_index(state, (tmp_path / "b" / FOLDER / "delay.index").read_bytes())
+    assert ours.upkeep.mend_index(state, (tmp_path / "b" / FOLDER / "delay.index").read_bytes())
     ours.reread(HOUR)
     for wheel in (ours, peer):
         for _ in range(20):

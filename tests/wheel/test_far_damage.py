@@ -89,8 +89,8 @@ def test_a_damaged_index_is_written_again_at_a_start(tmp_path: Path, damage: Cal
     assert again.digest() == digest
     assert again.read(*ids(names)) == RECORDS
     assert index_of(tmp_path).read_bytes() == whole
-    assert again.take_far_mended() == [0]
-    assert again.take_far_mended() == []
+    assert again.upkeep.take_far_mended() == [0]
+    assert again.upkeep.take_far_mended() == []
 
 
 def settle_all(wheel: Wheel, _: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
@@ -153,7 +153,7 @@ def test_cleaning_moves_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for due in soon:
             wheel.take(due + HOUR_MS, 100)
             wheel.drop_hour(due // HOUR_MS)
-        assert wheel.far_segments()[0].number > 2
+        assert wheel.upkeep.far_segments()[0].number > 2
         assert wheel.read(*ids(names)) == [b"due %d" % due for due in staying]
     assert wheels[0].digest() == wheels[1].digest()
     assert rows(wheels[0].take(max(staying), 100)) == rows(wheels[1].take(max(staying), 100))
@@ -161,26 +161,26 @@ def test_cleaning_moves_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_units_damaged_in_the_log_are_found_and_written_again(tmp_path: Path) -> None:
     wheel, names = build(tmp_path)
-    (state,) = wheel.far_segments()
+    (state,) = wheel.upkeep.far_segments()
     log = tmp_path / segment_name(0) / "delay.log"
     whole = log.read_bytes()
-    assert not [found for _, damaged in wheel.walk_far(state) for found in damaged]
+    assert not [found for _, damaged in wheel.upkeep.walk_far(state) for found in damaged]
     for row in (0, 257, 499):
         for byte in (0, 20, FAR_UNIT_BYTES - 1):
             flip(log, first_unit(tmp_path, row) + byte)
     with pytest.raises(WheelDamaged, match=r"delay\.log"):
-        list(wheel.walk_far(state))
+        list(wheel.upkeep.walk_far(state))
     assert wheel.read(*ids(names)) == RECORDS  # which lie where the index says
-    assert wheel.mend_far(state)
+    assert wheel.upkeep.mend_far(state)
     assert log.read_bytes() == whole
     flip(index_of(tmp_path), in_unit(257, "hour"))
-    assert wheel.mend_far(state)
-    list(wheel.walk_far(state))
+    assert wheel.upkeep.mend_far(state)
+    list(wheel.upkeep.walk_far(state))
 
 
 def test_a_unit_damaged_twice_is_told_and_what_was_appended_since_changes_nothing(tmp_path: Path) -> None:
     wheel, names = build(tmp_path)
-    (state,) = wheel.far_segments()
+    (state,) = wheel.upkeep.far_segments()
     captured = wheel.capture()
     log, index = tmp_path / segment_name(0) / "delay.log", index_of(tmp_path)
     begin = first_unit(tmp_path, 257)
@@ -188,7 +188,7 @@ def test_a_unit_damaged_twice_is_told_and_what_was_appended_since_changes_nothin
     flip(log, begin + 20)
     flip(index, in_unit(257, "hour"))
     rotten = index.read_bytes()
-    assert not wheel.mend_far(state)
+    assert not wheel.upkeep.mend_far(state)
     with pytest.raises(WheelDamaged, match=r"delay\.index"):
         wheel.cancel(*ids(names[257:258]))
     assert index.read_bytes() == rotten
@@ -209,7 +209,7 @@ def test_a_unit_in_another_ones_place_mends_nothing_and_moves_nowhere(tmp_path: 
     rotten = index.read_bytes()
     for name in (names[257], names[400]):
         with pytest.raises(WheelDamaged, match=r"delay\.index"):
-            wheel.whole_state(name[0])
+            wheel.upkeep.whole_state(name[0])
     assert index.read_bytes() == rotten
 
 
@@ -258,12 +258,12 @@ def test_a_call_mends_the_units_that_it_meets_and_not_the_whole_segment(
     monkeypatch.delattr(Segment, "_stored_index")  # which all of the index is read by
     older = names[row % MANY_HOURS - 5 : row % MANY_HOURS + 5]  # of hours that the damage is in
     if call == "settle":
-        assert sum(state.units for hour, _ in older if (state := wheel.whole_state(hour))) == 60
+        assert sum(state.units for hour, _ in older if (state := wheel.upkeep.whole_state(hour))) == 60
     else:
         CALLS[call](wheel, older)
     assert sum(proven) < 4_000
     assert index.read_bytes() == whole
-    assert wheel.take_far_mended() == [0]
+    assert wheel.upkeep.take_far_mended() == [0]
 
 
 @pytest.mark.parametrize("hours", [100, 200])
@@ -279,12 +279,12 @@ def test_a_call_mends_the_whole_index_where_more_is_lost_than_is_mended_around_a
     overwrite(index, in_unit(4_000, "offset"), 1_200 * FAR_UNIT_BYTES)
     lost = names[4_500 : 4_500 + hours]
     if call == "settle":
-        assert sum(state.units for hour, _ in lost if (state := wheel.whole_state(hour))) == 6 * hours
+        assert sum(state.units for hour, _ in lost if (state := wheel.upkeep.whole_state(hour))) == 6 * hours
     else:
         assert CALLS[call](wheel, lost) == CALLS[call](intact, lost)
         assert wheel.digest() == intact.digest()
     assert index.read_bytes() == whole
-    assert wheel.take_far_mended() == [0]
+    assert wheel.upkeep.take_far_mended() == [0]
 
 
 @pytest.mark.parametrize("call", ["cancel", "read", "units"])
@@ -317,7 +317,7 @@ def test_a_message_that_is_not_there_needs_no_unit(tmp_path: Path) -> None:
     assert (
         wheel.cancel(*ids([(hour, 5), (hour + 5_000, 0)])).outcomes.tolist() == [CancelOutcome.NOT_FOUND] * 2
     )
-    assert wheel.take_far_mended() == []
+    assert wheel.upkeep.take_far_mended() == []
 
 
 def test_every_single_bit_of_a_unit_is_proven(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_cleaning_moves_what_is_alive_and_changes_nothing_of_it(
     for due in soon:  # moves the hours to partitions: their rows are dead
         wheel.take(due + HOUR_MS, 100)
         wheel.drop_hour(due // HOUR_MS)
-    first = wheel.far_segments()[0]
+    first = wheel.upkeep.far_segments()[0]
     assert first.number > 2  # those that had the messages that stay are gone
     pending = [name for name in staying if name not in cancelled]
 

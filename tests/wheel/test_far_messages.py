@@ -137,7 +137,7 @@ def test_whatever_is_done_to_far_messages_they_are_a_sorted_list_and_files_go_wh
             calls[int(play.random.integers(len(calls)))]()
         if play.names:
             play.look()
-        last = max([last, *(segment.number for segment in play.wheel.far_segments())])
+        last = max([last, *(segment.number for segment in play.wheel.upkeep.far_segments())])
     assert last > 10  # segments were written and freed
 
 
@@ -199,9 +199,9 @@ def test_the_number_of_a_segment_is_not_used_again(tmp_path: Path) -> None:
     few_of_each(wheel, 16, 1)
     for hour in wheel.hours():
         wheel.pending_per_second(hour)  # moves it
-    assert wheel.far_segments() == ()
+    assert wheel.upkeep.far_segments() == ()
     few_of_each(wheel, 16, 1)
-    assert [segment.number for segment in wheel.far_segments()] == [1]
+    assert [segment.number for segment in wheel.upkeep.far_segments()] == [1]
 
 
 def test_few_hours_get_files_of_their_own_in_one_append(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_far_record_that_cannot_be_read_moves_none_of_its_neighbours(
         patched.setattr(os, "pread", bad_at_the_first)
         for hour, _ in names[:16]:
             wheel.pending_per_second(hour)  # moves it
-    assert wheel.far_segments() == ()
+    assert wheel.upkeep.far_segments() == ()
     assert wheel.read(*ids(names)) == [None, *(b"due %d" % at for at in due[1:])]
 
 
@@ -292,6 +292,6 @@ def test_what_is_in_the_far_log_alone_is_found_as_next(tmp_path: Path, opened_ag
 def test_what_is_in_partitions_alone_is_found_as_next(tmp_path: Path) -> None:
     wheel, due = Wheel(tmp_path, WheelSettings()), [START_MS, START_MS + 24 * HOUR_MS]
     append(wheel, due)
-    assert wheel.far_segments() == ()
+    assert wheel.upkeep.far_segments() == ()
     assert wheel.next_due_ms() == due[0]
     assert [at for at, _, _ in rows(wheel.take(due[-1], 100))] == due

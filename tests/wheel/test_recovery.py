@@ -406,7 +406,7 @@ def test_a_large_hour_that_is_damaged_is_left_by_the_preparation_to_its_first_us
         again.take(START_MS + HOUR_MS, 1)
     mended = Wheel.recover(tmp_path, SETTINGS, state)
     mended.prepare()
-    assert mended.mend_index(state.hours[0], whole)
+    assert mended.upkeep.mend_index(state.hours[0], whole)
     mended.reread(HOUR)
     assert len(mended.take(START_MS + HOUR_MS, 1_000)) == 100
     assert mended.pending == 0

@@ -70,9 +70,9 @@ def written(wheel: Wheel) -> WheelState:
 
 
 def thin(wheel: Wheel, kept: list[int]) -> bool:
-    state = wheel.hour_state(HOUR)
+    state = wheel.upkeep.hour_state(HOUR)
     assert state is not None
-    return wheel.thin(wheel.write_thin(state, np.array(kept, np.uint32)))
+    return wheel.upkeep.thin(wheel.upkeep.write_thin(state, np.array(kept, np.uint32)))
 
 
 def read(wheel: Wheel, numbers: list[int]) -> list[bytes | None]:
@@ -106,7 +106,7 @@ def test_one_message_beside_thousands_keeps_less_than_a_hundredth_of_their_space
     assert thin(wheel, [2_000])
     written(wheel)
     assert space(tmp_path / "hours") < before / 100
-    assert wheel.allocated_bytes(HOUR) < before / 100
+    assert wheel.upkeep.allocated_bytes(HOUR) < before / 100
     assert read(wheel, [2_000]) == [record(2_000)]
     assert wheel.digest() == digest
 
@@ -164,11 +164,11 @@ def test_a_crash_between_any_two_steps_loses_nothing_that_a_checkpoint_names(
 ) -> None:
     wheel, kept = made(tmp_path / "hours", count), [0, 8, 800]
     durable, digest = written(wheel), wheel.digest()
-    state = wheel.hour_state(HOUR)
+    state = wheel.upkeep.hour_state(HOUR)
     assert state is not None
-    thinned = wheel.write_thin(state, np.array(kept, np.uint32))
+    thinned = wheel.upkeep.write_thin(state, np.array(kept, np.uint32))
     if at != "written":
-        assert wheel.thin(thinned)
+        assert wheel.upkeep.thin(thinned)
         assert read(wheel, kept) == [record(number) for number in kept]
     if at in ("synced", "committed", "settled", "punched"):
         later = wheel.capture()
@@ -186,18 +186,18 @@ def test_a_crash_between_any_two_steps_loses_nothing_that_a_checkpoint_names(
     assert read(again, kept) == [record(number) for number in kept]
     assert read(again, [9])[0] == (None if durable.thinned else record(9))
     assert again.digest() == digest
-    assert [damaged.tolist() for _, damaged in again.walk(again.capture().hours[0])] == [[]] * len(
-        list(again.walk(again.capture().hours[0]))
+    assert [damaged.tolist() for _, damaged in again.upkeep.walk(again.capture().hours[0])] == [[]] * len(
+        list(again.upkeep.walk(again.capture().hours[0]))
     )
     again.close()
 
 
 def test_an_hour_that_changes_meanwhile_is_not_thinned(wheel: Wheel, tmp_path: Path) -> None:
-    state = wheel.hour_state(HOUR)
+    state = wheel.upkeep.hour_state(HOUR)
     assert state is not None
-    thinned = wheel.write_thin(state, np.array(KEPT, np.uint32))
+    thinned = wheel.upkeep.write_thin(state, np.array(KEPT, np.uint32))
     put(wheel, [HOUR * HOUR_MS])
-    assert not wheel.thin(thinned)
+    assert not wheel.upkeep.thin(thinned)
     assert read(wheel, [3, COUNT]) == [record(3), record(0)]
     assert files(tmp_path / "hours") == {"delay.log", "delay.index", "slots"}
     assert thin(wheel, KEPT)
@@ -212,7 +212,7 @@ def test_an_index_that_has_rotted_is_not_written_anew(wheel: Wheel, tmp_path: Pa
         index.seek(81)
         index.write(b"\x77")
     with pytest.raises(WheelDamaged):
-        wheel.write_thin(state, np.array(KEPT, np.uint32))
+        wheel.upkeep.write_thin(state, np.array(KEPT, np.uint32))
 
 
 def test_a_kept_record_that_rots_is_found_and_mended(wheel: Wheel, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_kept_record_that_rots_is_found_and_mended(wheel: Wheel, tmp_path: Pat
     with (tmp_path / "hours" / folder_name(HOUR) / "delay.log").open("r+b") as log:
         log.seek(place)
         log.write(b"rotten")
-    assert np.concatenate([damaged for _, damaged in wheel.walk(state)]).tolist() == [2_000]
+    assert np.concatenate([damaged for _, damaged in wheel.upkeep.walk(state)]).tolist() == [2_000]
     assert not wheel.repair(HOUR, 2_000, record(1))
     assert wheel.repair(HOUR, 2_000, record(2_000))
     assert read(wheel, [2_000]) == [record(2_000)]
@@ -233,7 +233,7 @@ def test_a_mended_index_keeps_the_sum_of_what_was_thinned_out(wheel: Wheel, tmp_
     assert thin(wheel, KEPT)
     state = written(wheel).hours[0]
     path = tmp_path / "hours" / folder_name(HOUR) / INDEX_NAME
-    assert wheel.mend_index(state, path.read_bytes())
+    assert wheel.upkeep.mend_index(state, path.read_bytes())
     wheel.reread(HOUR)
     assert wheel.digest() == digest
     assert read(wheel, KEPT) == [record(number) for number in KEPT]
@@ -273,16 +273,16 @@ def test_what_comes_before_the_last_page_goes_keeps_it(wheel: Wheel) -> None:
 
 
 def hour_state(wheel: Wheel) -> HourState:
-    state = wheel.hour_state(HOUR)
+    state = wheel.upkeep.hour_state(HOUR)
     assert state is not None
     return state
 
 
 USES: dict[str, Callable[[Wheel], object]] = {
-    "its space is asked for": lambda wheel: wheel.allocated_bytes(HOUR),
+    "its space is asked for": lambda wheel: wheel.upkeep.allocated_bytes(HOUR),
     "it is read": lambda wheel: read(wheel, [1]),
     "it is proven": lambda wheel: wheel.cancel(*ids([1])),
-    "it is looked at": lambda wheel: list(wheel.walk(hour_state(wheel))),
+    "it is looked at": lambda wheel: list(wheel.upkeep.walk(hour_state(wheel))),
 }
 
 

@@ -56,7 +56,7 @@ def test_power_lost_at_any_write_of_thinning_takes_nothing_that_is_kept(tmp_path
         assert read(again, kept) == [record(number) for number in kept]
         assert {again.digest()} == digests
         state = again.capture().hours[0]
-        assert not sum(len(damaged) for _, damaged in again.walk(state))
+        assert not sum(len(damaged) for _, damaged in again.upkeep.walk(state))
         put(again, [HOUR * HOUR_MS])  # what comes now lies behind it
         assert read(again, [count]) == [record(0)]
         after = written(again)

@@ -164,7 +164,7 @@ async def test_a_missing_or_an_older_index_is_built_again_before_it_answers(tmp_
         now_ms = lead.node.time.now_ms()
         near = await schedule(lead, [["k"], [], ["k", "l"]], now_ms + HOUR_MS)
         far = await schedule(lead, [["k"]] * 30, now_ms + np.arange(100, 130) * HOUR_MS)
-        assert len(lead.machine.wheel.far_segments()) == 1
+        assert len(lead.machine.wheel.upkeep.far_segments()) == 1
         state = lead.machine.folder / "keys"
     older = copied(state, tmp_path / "older")
     async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:

@@ -159,14 +159,14 @@ async def test_an_hour_is_thinned_again_once_less_is_needed(replica: Replica) ->
     replica.apply(trim([busy], [600]))
     await replica.thinning.look()
     await replica.checkpoints.write()
-    state = replica.machine.wheel.hour_state(HOUR)
+    state = replica.machine.wheel.upkeep.hour_state(HOUR)
     replica.apply(trim([busy], [650]))
     await replica.thinning.look()
-    assert replica.machine.wheel.hour_state(HOUR) is state  # little has come free
+    assert replica.machine.wheel.upkeep.hour_state(HOUR) is state  # little has come free
     replica.apply(trim([busy], [999]))
     await replica.thinning.look()
     await replica.checkpoints.write()
-    assert replica.machine.wheel.allocated_bytes(HOUR) < 30_000
+    assert replica.machine.wheel.upkeep.allocated_bytes(HOUR) < 30_000
     assert replica.read("busy")[0] == record(BODY)
 
 
@@ -200,13 +200,13 @@ async def test_what_comes_or_is_released_meanwhile_stays(
 
 async def test_nothing_is_thinned_while_a_snapshot_is_given_away(replica: Replica) -> None:
     replica.apply(trimmed(replica))
-    states = [replica.machine.wheel.hour_state(HOUR + at) for at in range(HOURS_PLAYED)]
+    states = [replica.machine.wheel.upkeep.hour_state(HOUR + at) for at in range(HOURS_PLAYED)]
     replica.machine.snapshots += 1
     await replica.thinning.look()
     replica.machine.snapshots -= 1
     async with replica.checkpoints.writing:
         await replica.thinning.look()
-    assert [replica.machine.wheel.hour_state(HOUR + at) for at in range(HOURS_PLAYED)] == states
+    assert [replica.machine.wheel.upkeep.hour_state(HOUR + at) for at in range(HOURS_PLAYED)] == states
 
 
 async def test_a_snapshot_gives_what_it_has_told_also_of_hours_that_were_thinned_just_before(
@@ -228,7 +228,7 @@ async def test_a_full_disk_leaves_hours_as_they_are_and_the_node_goes_on(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replica.apply(trimmed(replica))
-    states = [replica.machine.wheel.hour_state(HOUR + at) for at in range(HOURS_PLAYED)]
+    states = [replica.machine.wheel.upkeep.hour_state(HOUR + at) for at in range(HOURS_PLAYED)]
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -238,7 +238,7 @@ async def test_a_full_disk_leaves_hours_as_they_are_and_the_node_goes_on(
         await replica.thinning.look()
     assert [one["event"] for one in logged] == ["hour not thinned"] * HOURS_PLAYED
     monkeypatch.undo()
-    assert [replica.machine.wheel.hour_state(HOUR + at) for at in range(HOURS_PLAYED)] == states
+    assert [replica.machine.wheel.upkeep.hour_state(HOUR + at) for at in range(HOURS_PLAYED)] == states
     await replica.thinning.look()
     assert replica.thinning._done.keys() == {HOUR + at for at in range(HOURS_PLAYED)}
 
@@ -260,11 +260,11 @@ async def test_a_peer_is_given_what_is_kept_and_the_index_as_it_is(replica: Repl
     replica.apply(trimmed(replica))
     await replica.thinning.look()
     await replica.checkpoints.write()
-    wheel, state = replica.machine.wheel, replica.machine.wheel.hour_state(HOUR)
+    wheel, state = replica.machine.wheel, replica.machine.wheel.upkeep.hour_state(HOUR)
     assert state is not None
     assert whole(wheel, HOUR, np.array([3, 500], np.uint32)) == ([500], [RARE[0]])
     assert whole(wheel, HOUR, np.array([3], np.uint32)) == ([], [])
-    assert wheel.mend_index(state, index_units(wheel, HOUR, 0, state.units))
+    assert wheel.upkeep.mend_index(state, index_units(wheel, HOUR, 0, state.units))
 
 
 async def test_nothing_is_thinned_by_what_a_damaged_queue_says(replica: Replica) -> None:
@@ -274,7 +274,7 @@ async def test_nothing_is_thinned_by_what_a_damaged_queue_says(replica: Replica)
     lose_unit(replica.machine, 0, rare.queue)
     await replica.thinning.look()
     assert replica.damage.queues.left
-    state = replica.machine.wheel.hour_state(HOUR)
+    state = replica.machine.wheel.upkeep.hour_state(HOUR)
     assert state is not None
     assert replica.machine.wheel.readable(np.array([HOUR]), np.array([0], np.uint32)).all()
 

@@ -47,9 +47,9 @@ async def test_an_index_is_taken_from_the_peer_that_has_it_whole(tmp_path: Path)
     lose_index(bad, HOUR)
     damage = await mend(own, bad, good)
     assert (damage.found, damage.repaired, damage.left) == (1, 1, 0)
-    state = own.wheel.hour_state(HOUR)
+    state = own.wheel.upkeep.hour_state(HOUR)
     assert state is not None
-    assert not any(len(damaged) for _, damaged in own.wheel.walk(state))
+    assert not any(len(damaged) for _, damaged in own.wheel.upkeep.walk(state))
     append(own.wheel, [START_MS + 500])
     append(good.wheel, [START_MS + 500])
     assert rows(own.wheel.take(LATE_MS, 1_000)) == rows(good.wheel.take(LATE_MS, 1_000))
@@ -58,13 +58,13 @@ async def test_an_index_is_taken_from_the_peer_that_has_it_whole(tmp_path: Path)
 
 async def test_what_was_appended_meanwhile_stays(tmp_path: Path) -> None:
     own, good = replica(tmp_path / "own"), replica(tmp_path / "good")
-    state = own.wheel.hour_state(HOUR)
+    state = own.wheel.upkeep.hour_state(HOUR)
     assert state is not None
     units = (good.folder / "hours" / folder_name(HOUR) / "delay.index").read_bytes()
     lose_index(own, HOUR)
     append(own.wheel, [START_MS + 900])
     append(good.wheel, [START_MS + 900])
-    assert own.wheel.mend_index(state, units)
+    assert own.wheel.upkeep.mend_index(state, units)
     own.wheel.reread(HOUR)
     assert rows(own.wheel.take(LATE_MS, 1_000)) == rows(good.wheel.take(LATE_MS, 1_000))
 

@@ -376,7 +376,7 @@ def test_a_damaged_index_is_told_and_given_to_who_mends_it(filled: Filled) -> No
     reported = list[int]()
     wheel = filled.machine.wheel
     wheel.close()
-    state = wheel.hour_state(START_MS // HOUR_MS)
+    state = wheel.upkeep.hour_state(START_MS // HOUR_MS)
     path = filled.machine.folder / "hours" / folder_name(state.hour) / "delay.index"
     path.write_bytes(bytes(len(path.read_bytes())))
     wheel.close()

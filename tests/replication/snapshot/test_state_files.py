@@ -220,7 +220,7 @@ async def test_a_state_with_far_messages_goes_on_where_it_was_taken(tmp_path: Pa
     carry(snapshot, sink)
     sink.install()
     await sink.adopt()
-    assert taker.wheel.far_segments()
+    assert taker.wheel.upkeep.far_segments()
     assert (taker.applied_index, taker.digest()) == (2, giver.digest())
     for machine in (giver, taker):
         machine.apply(3, 1, [release(due[150]), cancel([(at // HOUR_MS, 0) for at in due[200:210]])])

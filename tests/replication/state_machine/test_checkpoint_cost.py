@@ -71,7 +71,7 @@ def test_the_first_checkpoint_after_a_start_takes_the_hours_as_the_last_one_had_
     again = Machine(tmp_path, MachineSettings())
     before = again.capture().wheel.hours
     assert len(before) == HOURS
-    assert all(again.wheel.hour_state(state.hour) is state for state in before)
+    assert all(again.wheel.upkeep.hour_state(state.hour) is state for state in before)
     assert all(one is other for one, other in zip(before, again.capture().wheel.hours, strict=True))
     again.close()
 

@@ -53,9 +53,11 @@ def play(data: Path, power: Power) -> None:
             apply_to(machine, last)
             power.use()
             checkpoint(machine)
-        state = machine.wheel.hour_state(HOUR)
+        state = machine.wheel.upkeep.hour_state(HOUR)
         assert state is not None
-        assert machine.wheel.thin(machine.wheel.write_thin(state, np.arange(KEPT, COUNT, dtype=np.uint32)))
+        assert machine.wheel.upkeep.thin(
+            machine.wheel.upkeep.write_thin(state, np.arange(KEPT, COUNT, dtype=np.uint32))
+        )
         checkpoint(machine)
         machine.wheel.punch_tails()
         apply_to(machine, 6)

@@ -90,7 +90,7 @@ def test_a_state_with_a_far_log_is_refused_by_versions_that_know_none(tmp_path: 
         run(first, [subscribe(), schedule([NOW_MS + 1])])
         assert apply_version(first) == 1  # of 0.1.0
         first.apply(first.applied_index + 1, 1, [schedule(far_due())])
-        assert first.wheel.far_segments()
+        assert first.wheel.upkeep.far_segments()
         assert apply_version(first) == 2
         digest = first.digest()
     with machine(tmp_path) as again:
