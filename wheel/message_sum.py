@@ -1,8 +1,9 @@
 """A sum over messages that says whether two replicas have the same ones, in no order and wherever they lie.
 
 Each message adds a hash of its id and its unit, one more when the cut is to pass it over, one more when it
-has overtaken and one more when it is withdrawn, all modulo 2**64: an append or a cancel changes the sum by
-its own messages only, and a message that moves from the far log to its hour's partition does not change it.
+has overtaken, one more when it is withdrawn, and one of its id and its place when it is moved, all modulo
+2**64: an append or a cancel changes the sum by its own messages only, and a message that goes from the far
+log to its hour's partition does not change it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _BITS: Final = (1 << 64) - 1
 _ID, _DUE, _RECORD, _MASK = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93
 _STORED, _GONE, _OVERTAKEN = 0x27D4EB2F165667C5, 0x85EBCA77C2B2AE63, 0xFF51AFD7ED558CCD
 _WITHDRAWN: Final = 0xB492B66FBE98F273
+_MOVED: Final = 0x9FB21C651E98DF25
 _MIX: Final = 0xBF58476D1CE4E5B9
 
 
@@ -62,6 +64,11 @@ def of_overtaken(hour: int | Numbers, global_index: Numbers) -> int:
 def of_withdrawn(hour: int | Numbers, global_index: Numbers) -> int:
     """Return the addend of ids of shape (n,) that were cancelled after their release."""
     return _of_ids(hour, global_index, _WITHDRAWN)
+
+
+def of_moved(ids: NDArray[np.uint64], places: NDArray[np.uint64]) -> int:
+    """Return the addend of moved messages of shape (n,), each hour << 32 | global index."""
+    return _summed(ids * np.uint64(_ID) + places * np.uint64(_RECORD) + np.uint64(_MOVED))
 
 
 def _of_ids(hour: int | Numbers, global_index: Numbers, kind: int) -> int:

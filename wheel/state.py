@@ -22,6 +22,8 @@ Numbers: TypeAlias = NDArray[np.uint32]
 Masks: TypeAlias = NDArray[np.uint64]
 Flags: TypeAlias = NDArray[np.bool_]
 Rows: TypeAlias = NDArray[np.void]
+MovedState: TypeAlias = tuple[tuple[bytes | memoryview, bytes | memoryview], ...]
+"""Checkpoint value of the moved messages: ids and places in columns of u64, hour << 32 | global index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,7 @@ class WheelState:
     far: FarState = FarState()
     thinned: tuple[tuple[int, int], ...] = ()
     """Hours, each with the checksum of its thin index, which takes the other's place once this is durable."""
+    moved: MovedState = ()
 
     @property
     def pending(self) -> int:

@@ -25,11 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.wheel.cached_reads import FilePlaces, Pread
+from tarry.wheel.columns import distinct
 from tarry.wheel.due_scan import Chosen, DueScan
 from tarry.wheel.durability import Durability
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.messages import Messages, Page
+from tarry.wheel.moved_messages import MovedMessages
 from tarry.wheel.near_queue import ENTRY
 from tarry.wheel.pending_view import PendingView, capture
 from tarry.wheel.placement import append
@@ -77,6 +79,7 @@ class Wheel:
         self._release = Release(hours, settings, state.cut, state.local_index)
         self._messages = Messages(hours, settings.read_gap_bytes)
         self.upkeep = Upkeep(folder, hours, settings)
+        self._moved = MovedMessages(self._are_dropped, hours.counts.message_sum, state.moved)
         self._durability = Durability(folder, state)
         self.released = 0
         """Messages that this object has released."""
@@ -190,6 +193,29 @@ class Wheel:
         """Cancel pending messages, ids of shape (n,); a repeated cancel's outcome is ALREADY_CANCELLED."""
         return self._messages.cancel(self._release.cut, hour, global_index)
 
+    def move(
+        self,
+        hour: Numbers,
+        global_index: Numbers,
+        kept: Flags,
+        due_ms: Times,
+        topic: Numbers,
+        tag_mask: Masks,
+        records: Sequence[bytes],
+    ) -> Appended:
+        """Give pending messages, ids of shape (n,), each once, other due times and records. Raises OSError.
+
+        The others of the columns are as of `append`. Where `kept`, the message keeps its id; else it has that
+        of its new place.
+        """
+        before = self.places_of(hour, global_index)
+        self._messages.cancel(self._release.cut, *before)
+        done = self.append(due_ms, topic, tag_mask, records)
+        columns = ((hour, global_index), before, (done.hour, done.global_index))
+        if bool(kept.any()):
+            self._moved.move(*((at[kept], index[kept]) for at, index in columns))
+        return done
+
     def withdraw(self, hour: Numbers, global_index: Numbers) -> None:
         """Note that released messages, ids of shape (n,), are cancelled. Reads and writes no file."""
         self._messages.withdraw(hour, global_index)
@@ -200,8 +226,33 @@ class Wheel:
             raise ValueError(f"hour {hour} is not behind the cut {self._release.cut}")
         self._floor_hour = max(self._floor_hour, hour + 1)
         self._hours.drop(hour)
+        self._moved.drop(hour)
+
+    def _are_dropped(self, hour: Numbers) -> Flags:
+        """Flag the hours, shape (n,), that had messages and have been dropped."""
+        dropped: Flags = hour < self._floor_hour
+        some = hour[dropped]
+        there = [at for at in distinct(some).tolist() if self._hours.units(at)]
+        dropped[dropped] = ~np.isin(some, np.array(there, np.uint32))
+        return dropped
 
     # What there is
+
+    def places_of(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
+        """Return where the messages of ids, shape (n,), rest: other hours and indices where they were moved.
+
+        All other calls, but `move`, take places. Of an id that was given to nobody it is a place of nothing.
+        """
+        return self._moved.places(hour, global_index)
+
+    def ids_of(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the ids of the messages that rest at places, shape (n,), or did until their release."""
+        return self._moved.ids(hour, global_index)
+
+    @property
+    def moved(self) -> int:
+        """Number of messages that have been moved, and are remembered."""
+        return len(self._moved)
 
     @property
     def cut(self) -> Cut:
@@ -478,7 +529,8 @@ class Wheel:
         far = self._hours.far.capture()
         thinned = tuple((hour, one.index_crc) for hour, one in self._hours.thinned.items())
         captured = self._hours.capture()
-        return WheelState(captured, self.cut, self.local_index, self._floor_hour, topics, far, thinned)
+        moved = self._moved.capture()
+        return WheelState(captured, self.cut, self.local_index, self._floor_hour, topics, far, thinned, moved)
 
     def sync(self, state: WheelState, *, keep: bool = False) -> None:
         """Force to disk the files `state` needs; from any thread while this one goes on, one call at a time.
