@@ -393,6 +393,32 @@ class CancelCommand(_message.Message):
     now_ms: int
     def __init__(self, hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
+class RescheduleCommand(_message.Message):
+    __slots__ = ("hour", "global_index", "place_hour", "place_index", "due_ms", "if_due_ms", "tag_mask", "records", "copies", "second_messages_max", "now_ms")
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PLACE_HOUR_FIELD_NUMBER: _ClassVar[int]
+    PLACE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    IF_DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    TAG_MASK_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
+    SECOND_MESSAGES_MAX_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    hour: bytes
+    global_index: bytes
+    place_hour: bytes
+    place_index: bytes
+    due_ms: bytes
+    if_due_ms: bytes
+    tag_mask: bytes
+    records: _containers.RepeatedScalarFieldContainer[bytes]
+    copies: bool
+    second_messages_max: int
+    now_ms: int
+    def __init__(self, hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., place_hour: _Optional[bytes] = ..., place_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., if_due_ms: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., copies: _Optional[bool] = ..., second_messages_max: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
 class CancelReleasedCommand(_message.Message):
     __slots__ = ("queue", "offset", "hour", "global_index", "due_ms", "had_by", "now_ms")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
@@ -538,7 +564,7 @@ class GroupUse(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., used_ms: _Optional[int] = ..., life: _Optional[_Union[GroupLife, str]] = ..., expiry_ms: _Optional[int] = ..., expired: _Optional[int] = ..., dropped: _Optional[int] = ...) -> None: ...
 
 class WheelCheckpoint(_message.Message):
-    __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics", "far")
+    __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics", "far", "moved")
     HOURS_FIELD_NUMBER: _ClassVar[int]
     CUT_DUE_MS_FIELD_NUMBER: _ClassVar[int]
     CUT_GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -546,6 +572,7 @@ class WheelCheckpoint(_message.Message):
     FLOOR_HOUR_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     FAR_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
     hours: _containers.RepeatedCompositeFieldContainer[HourCheckpoint]
     cut_due_ms: int
     cut_global_index: int
@@ -553,7 +580,16 @@ class WheelCheckpoint(_message.Message):
     floor_hour: int
     topics: _containers.RepeatedScalarFieldContainer[int]
     far: FarCheckpoint
-    def __init__(self, hours: _Optional[_Iterable[_Union[HourCheckpoint, _Mapping]]] = ..., cut_due_ms: _Optional[int] = ..., cut_global_index: _Optional[int] = ..., local_index: _Optional[int] = ..., floor_hour: _Optional[int] = ..., topics: _Optional[_Iterable[int]] = ..., far: _Optional[_Union[FarCheckpoint, _Mapping]] = ...) -> None: ...
+    moved: _containers.RepeatedCompositeFieldContainer[MovedMessages]
+    def __init__(self, hours: _Optional[_Iterable[_Union[HourCheckpoint, _Mapping]]] = ..., cut_due_ms: _Optional[int] = ..., cut_global_index: _Optional[int] = ..., local_index: _Optional[int] = ..., floor_hour: _Optional[int] = ..., topics: _Optional[_Iterable[int]] = ..., far: _Optional[_Union[FarCheckpoint, _Mapping]] = ..., moved: _Optional[_Iterable[_Union[MovedMessages, _Mapping]]] = ...) -> None: ...
+
+class MovedMessages(_message.Message):
+    __slots__ = ("ids", "places")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    ids: bytes
+    places: bytes
+    def __init__(self, ids: _Optional[bytes] = ..., places: _Optional[bytes] = ...) -> None: ...
 
 class FarCheckpoint(_message.Message):
     __slots__ = ("first", "segments", "dropped_hours")

@@ -18,6 +18,16 @@ class CancelOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CANCEL_OUTCOME_ALREADY_CANCELLED: _ClassVar[CancelOutcome]
     CANCEL_OUTCOME_ALREADY_DELIVERED: _ClassVar[CancelOutcome]
     CANCEL_OUTCOME_ALREADY_DONE: _ClassVar[CancelOutcome]
+
+class ChangeOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHANGE_OUTCOME_UNSPECIFIED: _ClassVar[ChangeOutcome]
+    CHANGE_OUTCOME_CHANGED: _ClassVar[ChangeOutcome]
+    CHANGE_OUTCOME_ALREADY_RELEASED: _ClassVar[ChangeOutcome]
+    CHANGE_OUTCOME_NOT_FOUND: _ClassVar[ChangeOutcome]
+    CHANGE_OUTCOME_ALREADY_CANCELLED: _ClassVar[ChangeOutcome]
+    CHANGE_OUTCOME_ALREADY_SO: _ClassVar[ChangeOutcome]
+    CHANGE_OUTCOME_DUE_DIFFERS: _ClassVar[ChangeOutcome]
 CANCEL_OUTCOME_UNSPECIFIED: CancelOutcome
 CANCEL_OUTCOME_CANCELLED: CancelOutcome
 CANCEL_OUTCOME_ALREADY_RELEASED: CancelOutcome
@@ -25,6 +35,13 @@ CANCEL_OUTCOME_NOT_FOUND: CancelOutcome
 CANCEL_OUTCOME_ALREADY_CANCELLED: CancelOutcome
 CANCEL_OUTCOME_ALREADY_DELIVERED: CancelOutcome
 CANCEL_OUTCOME_ALREADY_DONE: CancelOutcome
+CHANGE_OUTCOME_UNSPECIFIED: ChangeOutcome
+CHANGE_OUTCOME_CHANGED: ChangeOutcome
+CHANGE_OUTCOME_ALREADY_RELEASED: ChangeOutcome
+CHANGE_OUTCOME_NOT_FOUND: ChangeOutcome
+CHANGE_OUTCOME_ALREADY_CANCELLED: ChangeOutcome
+CHANGE_OUTCOME_ALREADY_SO: ChangeOutcome
+CHANGE_OUTCOME_DUE_DIFFERS: ChangeOutcome
 
 class ScheduleRequest(_message.Message):
     __slots__ = ("topic", "record", "due_ms", "delay_ms", "delay_level", "producer", "sequence", "jitter_ms")
@@ -131,6 +148,73 @@ class CancelResponse(_message.Message):
     OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     outcomes: _containers.RepeatedScalarFieldContainer[CancelOutcome]
     def __init__(self, outcomes: _Optional[_Iterable[_Union[CancelOutcome, str]]] = ...) -> None: ...
+
+class RescheduleRequest(_message.Message):
+    __slots__ = ("ids", "due_ms", "delay_ms", "if_due_ms", "group")
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    IF_DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    due_ms: _containers.RepeatedScalarFieldContainer[int]
+    delay_ms: _containers.RepeatedScalarFieldContainer[int]
+    if_due_ms: _containers.RepeatedScalarFieldContainer[int]
+    group: str
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., due_ms: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[_Iterable[int]] = ..., if_due_ms: _Optional[_Iterable[int]] = ..., group: _Optional[str] = ...) -> None: ...
+
+class RescheduleResponse(_message.Message):
+    __slots__ = ("outcomes", "due_ms")
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedScalarFieldContainer[ChangeOutcome]
+    due_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[ChangeOutcome, str]]] = ..., due_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class UpdateRequest(_message.Message):
+    __slots__ = ("id", "body", "tags", "keys", "properties", "if_due_ms", "group")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    IF_DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    body: bytes
+    tags: Texts
+    keys: Texts
+    properties: Properties
+    if_due_ms: int
+    group: str
+    def __init__(self, id: _Optional[str] = ..., body: _Optional[bytes] = ..., tags: _Optional[_Union[Texts, _Mapping]] = ..., keys: _Optional[_Union[Texts, _Mapping]] = ..., properties: _Optional[_Union[Properties, _Mapping]] = ..., if_due_ms: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
+
+class Texts(_message.Message):
+    __slots__ = ("texts",)
+    TEXTS_FIELD_NUMBER: _ClassVar[int]
+    texts: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, texts: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Properties(_message.Message):
+    __slots__ = ("properties",)
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class UpdateResponse(_message.Message):
+    __slots__ = ("outcome", "due_ms")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    outcome: ChangeOutcome
+    due_ms: int
+    def __init__(self, outcome: _Optional[_Union[ChangeOutcome, str]] = ..., due_ms: _Optional[int] = ...) -> None: ...
 
 class GetRequest(_message.Message):
     __slots__ = ("id",)

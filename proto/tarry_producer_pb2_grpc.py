@@ -56,6 +56,16 @@ class ProducerServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__producer__pb2.CancelRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__producer__pb2.CancelResponse.FromString,
                 _registered_method=True)
+        self.Reschedule = channel.unary_unary(
+                '/tarry.v1.ProducerService/Reschedule',
+                request_serializer=tarry_dot_proto_dot_tarry__producer__pb2.RescheduleRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__producer__pb2.RescheduleResponse.FromString,
+                _registered_method=True)
+        self.Update = channel.unary_unary(
+                '/tarry.v1.ProducerService/Update',
+                request_serializer=tarry_dot_proto_dot_tarry__producer__pb2.UpdateRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__producer__pb2.UpdateResponse.FromString,
+                _registered_method=True)
         self.Get = channel.unary_unary(
                 '/tarry.v1.ProducerService/Get',
                 request_serializer=tarry_dot_proto_dot_tarry__producer__pb2.GetRequest.SerializeToString,
@@ -97,6 +107,20 @@ class ProducerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Reschedule(self, request, context):
+        """Reschedule pending messages by id: due earlier or later. The ids stay valid. Of level 2 of the cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Update(self, request, context):
+        """Update what a pending message contains. Of level 2 of the cluster.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Get(self, request, context):
         """Get one message by id, as of now (linearizable).
         """
@@ -126,6 +150,16 @@ def add_ProducerServiceServicer_to_server(servicer, server):
                     servicer.Cancel,
                     request_deserializer=tarry_dot_proto_dot_tarry__producer__pb2.CancelRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__producer__pb2.CancelResponse.SerializeToString,
+            ),
+            'Reschedule': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reschedule,
+                    request_deserializer=tarry_dot_proto_dot_tarry__producer__pb2.RescheduleRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__producer__pb2.RescheduleResponse.SerializeToString,
+            ),
+            'Update': grpc.unary_unary_rpc_method_handler(
+                    servicer.Update,
+                    request_deserializer=tarry_dot_proto_dot_tarry__producer__pb2.UpdateRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__producer__pb2.UpdateResponse.SerializeToString,
             ),
             'Get': grpc.unary_unary_rpc_method_handler(
                     servicer.Get,
@@ -243,6 +277,60 @@ class ProducerService:
             '/tarry.v1.ProducerService/Cancel',
             tarry_dot_proto_dot_tarry__producer__pb2.CancelRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__producer__pb2.CancelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reschedule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.ProducerService/Reschedule',
+            tarry_dot_proto_dot_tarry__producer__pb2.RescheduleRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__producer__pb2.RescheduleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Update(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.ProducerService/Update',
+            tarry_dot_proto_dot_tarry__producer__pb2.UpdateRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__producer__pb2.UpdateResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -66,7 +66,10 @@ class MovedMessages:
             return hour, global_index
         keys = _keys(hour, global_index)
         first, moved = self._ids.find(keys)
-        return (hour, global_index) if not bool(moved.any()) else _columns(np.where(moved, first, keys))
+        if bool(moved.any()):
+            hour, global_index = hour.copy(), global_index.copy()
+            hour[moved], global_index[moved] = _columns(first[moved])
+        return hour, global_index
 
     def move(
         self, ids: tuple[Numbers, Numbers], before: tuple[Numbers, Numbers], now: tuple[Numbers, Numbers]

@@ -30,9 +30,7 @@ def refusal(
     now_ms: int,
 ) -> Refusal | None:
     """Return why a batch, columns of shape (n,), has no room; None where it has."""
-    return _topic_full(wheel, queues, topic) or (
-        _second_full(wheel, due_ms, second_messages_max, now_ms) if second_messages_max else None
-    )
+    return _topic_full(wheel, queues, topic) or second_full(wheel, due_ms, second_messages_max, now_ms)
 
 
 def too_many_producers(bounds: Bounds) -> Refusal:
@@ -69,7 +67,10 @@ def _topic_full(wheel: Wheel, queues: Queues, topic: NDArray[np.uint32]) -> Refu
     return None
 
 
-def _second_full(wheel: Wheel, due_ms: NDArray[np.int64], most: int, now_ms: int) -> Refusal | None:
+def second_full(wheel: Wheel, due_ms: NDArray[np.int64], most: int, now_ms: int) -> Refusal | None:
+    """Return why messages due then, shape (n,), have no room within their seconds; 0 is no limit."""
+    if not most:
+        return None
     full = full_second(wheel.pending_in_hour, wheel.pending_per_second, due_ms, most, now_ms)
     if full is None:
         return None

@@ -140,7 +140,8 @@ def wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
     segments = tuple(_state(SegmentState, segment) for segment in wheel.far.segments)
     cut = Cut(wheel.cut_due_ms, wheel.cut_global_index)
     far = FarState(wheel.far.first, segments, wheel.far.dropped_hours)
-    return WheelState(hours, cut, wheel.local_index, wheel.floor_hour, tuple(wheel.topics), far)
+    moved = tuple((some.ids, some.places) for some in wheel.moved)
+    return WheelState(hours, cut, wheel.local_index, wheel.floor_hour, tuple(wheel.topics), far, moved=moved)
 
 
 def _state(kind: type[S], part: log_pb.HourCheckpoint | log_pb.FarSegmentCheckpoint) -> S:
@@ -173,8 +174,9 @@ class WheelCheckpoints:
             topics=state.topics,
             far=_far_serialized(state.far),
         )
+        moved = [_moved_part(bytes(ids), bytes(places)) for ids, places in state.moved]
         # messages laid end to end are one message: the fields of all
-        return b"".join((wheel.SerializeToString(), *self._hours(state.hours)))
+        return b"".join((wheel.SerializeToString(), *self._hours(state.hours), *moved))
 
     def _hours(self, states: Iterable[HourState]) -> list[bytes]:
         before, self._written = self._written, {}
@@ -189,6 +191,11 @@ class WheelCheckpoints:
 def _far_serialized(far: FarState) -> log_pb.FarCheckpoint:
     segments = [log_pb.FarSegmentCheckpoint(**_values(segment)) for segment in far.segments]
     return log_pb.FarCheckpoint(first=far.first, segments=segments, dropped_hours=far.dropped_hours)
+
+
+def _moved_part(ids: bytes, places: bytes) -> bytes:
+    moved = log_pb.MovedMessages(ids=ids, places=places)
+    return log_pb.WheelCheckpoint(moved=[moved]).SerializeToString()
 
 
 def _hour_part(state: HourState) -> bytes:

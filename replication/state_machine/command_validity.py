@@ -23,6 +23,15 @@ WIDTHS: Final[dict[type[Message], dict[str, int]]] = {
     log_pb.RetryCommand: {"offset": 8, "due_ms": 8, "tag_mask": 8, "lane": 4},
     log_pb.CancelCommand: {"hour": 4, "global_index": 4},
     log_pb.CancelReleasedCommand: {"offset": 8, "hour": 4, "global_index": 4, "due_ms": 8},
+    log_pb.RescheduleCommand: {
+        "hour": 4,
+        "global_index": 4,
+        "place_hour": 4,
+        "place_index": 4,
+        "due_ms": 8,
+        "if_due_ms": 8,
+        "tag_mask": 8,
+    },
     log_pb.TrimCommand: {"queue": 4, "offset": 8, "hour": 4, "units": 8},
 }
 """Bytes of a value of each column."""

@@ -35,6 +35,7 @@ class Opcode(IntEnum):
     GROUP_POLICY = 13
     CANCEL_RELEASED = 15
     CLUSTER_SETTINGS = 16
+    RESCHEDULE = 17
 
 
 PAYLOADS: Final[dict[Opcode, type[Message]]] = {
@@ -53,6 +54,7 @@ PAYLOADS: Final[dict[Opcode, type[Message]]] = {
     Opcode.GROUP_POLICY: log_pb.GroupPolicyCommand,
     Opcode.CANCEL_RELEASED: log_pb.CancelReleasedCommand,
     Opcode.CLUSTER_SETTINGS: log_pb.ClusterSettingsCommand,
+    Opcode.RESCHEDULE: log_pb.RescheduleCommand,
 }
 OPCODE_OF: Final = {payload: opcode for opcode, payload in PAYLOADS.items()}
 _LEVELS: Final = {bytes((opcode,)): levels.OF_COMMANDS[payload] for opcode, payload in PAYLOADS.items()}

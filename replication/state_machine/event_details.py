@@ -115,6 +115,15 @@ def settled(
     )
 
 
+def of_ids(wheel: Wheel, events: list[Event]) -> list[Event]:
+    """Return events of what rests in the wheel as events of the ids of these messages, also of moved ones."""
+    for number, event in enumerate(events) if wheel.moved else ():
+        if event.hour is not None and event.global_index is not None:
+            hour, global_index = wheel.ids_of(event.hour, event.global_index)
+            events[number] = event._replace(hour=hour, global_index=global_index)
+    return events
+
+
 def of_origins(wheel: Wheel, queues: Queues, events: list[Event]) -> list[Event]:
     """Return what came due for retry queues as events of the messages that the copies stand for."""
     copies = {number: event for number, event in enumerate(events) if _is_of_copies(queues, event)}

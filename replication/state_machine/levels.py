@@ -38,6 +38,7 @@ OF_COMMANDS: Final[dict[type[Message], int]] = {
     log_pb.GroupPolicyCommand: 2,
     log_pb.ClusterSettingsCommand: 2,
     log_pb.CancelReleasedCommand: 2,
+    log_pb.RescheduleCommand: 2,
 }
 OF_FIELDS: Final[dict[type[Message], dict[str, int]]] = {
     log_pb.TopicCommand: {"settings.group_policy": 2},
@@ -61,6 +62,8 @@ INCARNATIONS: Final = 2
 """Of each cluster that went on from a backup, or alone: 0.2.0 would mix with the nodes of before."""
 CANCELS_RELEASED: Final = 2
 """From which on a message is cancelled until it is handed over; below, only while it is pending."""
+RESCHEDULES: Final = 2
+"""From which on pending messages are rescheduled and updated."""
 THINNED: Final = 2
 """From which on nodes thin hours: 0.2.0 would answer `Get` of what was thinned out with an empty message."""
 

@@ -26,7 +26,14 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.files import punch, sync_path
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
-from tarry.replication.state_machine import command_validity, event_details, keys, levels, released_cancels
+from tarry.replication.state_machine import (
+    command_validity,
+    event_details,
+    keys,
+    levels,
+    released_cancels,
+    reschedules,
+)
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine.administration import Administration
 from tarry.replication.state_machine.checkpoint import (
@@ -176,7 +183,8 @@ class Machine:
 
     def take_events(self) -> list[Event]:
         """Return what has happened since the last call, in order; nothing unless ``events.wanted``."""
-        return event_details.of_origins(self.wheel, self.queues, self.events.take())
+        events = event_details.of_ids(self.wheel, self.events.take())
+        return event_details.of_origins(self.wheel, self.queues, events)
 
     def _told(self, payload: Message) -> Outcome:
         queues = self.queues
@@ -202,6 +210,8 @@ class Machine:
                 return self._cancel(payload)
             case log_pb.CancelReleasedCommand():
                 return released_cancels.cancel(payload, self.wheel, self.queues, self.events)
+            case log_pb.RescheduleCommand():
+                return reschedules.reschedule(payload, self.wheel, self.queues, self._scheduler, self.events)
             case log_pb.SubscribeCommand():
                 made = self.queues.subscribe(payload.topic, payload.group, payload.start)
                 if made:
@@ -307,7 +317,7 @@ class Machine:
         chosen = _ids(command)
         if isinstance(chosen, Refusal):
             return chosen
-        hour, global_index = chosen
+        hour, global_index = self.wheel.places_of(*chosen)
         done = self.wheel.cancel(hour, global_index)
         if self.events.wanted:
             for event in event_details.cancelled(done, hour, global_index, command.now_ms):

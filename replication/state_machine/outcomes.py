@@ -54,6 +54,16 @@ class Cancelled:
     outcomes: NDArray[np.uint8]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Rescheduled:
+    """Outcome of a reschedule, for each message; columns of shape (n,)."""
+
+    outcomes: NDArray[np.uint8]
+    """A ChangeOutcome of the protocol, or MOVED_MEANWHILE: it rests elsewhere than its record was read."""
+    due_ms: NDArray[np.int64]
+    """When it is due now; 0 where it is not pending."""
+
+
 @dataclass(frozen=True, slots=True)
 class Subscribed:
     """Outcome of a subscribe: the numbers of the topic's queue and of the group's retry queue."""
@@ -71,4 +81,6 @@ class Changed:
     pending: int = 0
 
 
-Outcome: TypeAlias = Scheduled | Repeated | Released | Acked | Cancelled | Subscribed | Changed | Refusal
+Outcome: TypeAlias = (
+    Scheduled | Repeated | Released | Acked | Cancelled | Rescheduled | Subscribed | Changed | Refusal
+)

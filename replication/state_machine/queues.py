@@ -252,6 +252,15 @@ class Queues:
             self.retries_cancelled += 1
             self._changed.add(queue)
 
+    def follow(self, before: tuple[NDArray[np.uint32], NDArray[np.uint32]], now: Appended) -> None:
+        """Keep the lanes blocked that wait for retries, columns of shape (n,), which have been moved."""
+        if not self.blocked:
+            return
+        old = zip(*map(np.ndarray.tolist, before), strict=True)
+        for retry, hour, index in zip(old, now.hour.tolist(), now.global_index.tolist(), strict=True):
+            for queue, lane in self.blocked.end([retry]):
+                self.blocked.add(queue, lane, (hour, index))
+
     def note_change(self, queue: ReadyQueue | None = None) -> None:
         """Note that other settings count for what is delivered from a queue from now on; None: from all."""
         self.changes_of_policy += 1

@@ -5,9 +5,9 @@ All schedule commands of a log entry become one append to the wheel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate, chain
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from tarry.wheel.wheel import Wheel
 
 DUE_MS_MAX: Final = 253_402_300_799_999
 """The latest due time that can be stored, the last of the year 9999; the leader's horizon is far below."""
+Append: TypeAlias = Callable[
+    [NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint64], Sequence[bytes]], Appended
+]
 _COMING: Final = Scheduled(b"", 0)
 """In the place of an answer that is to come."""
 
@@ -246,15 +249,17 @@ class Scheduler:
         lane: NDArray[np.uint32] | None = None,
         told: bool = True,
         detail: str | None = None,
+        append: Append | None = None,
     ) -> Appended:
         """Put messages, columns of shape (n,), into the wheel; what is past release goes on at once.
 
         ``told``: as scheduled, with the detail; a retry's copies are told of as retried instead.
+        ``append``: the wheel's call for it, where they are not new.
         """
         topic = queue
         if lane is not None:
             topic, tag_mask = lanes.pack(queue, tag_mask, lane)
-        done = self._wheel.append(due_ms, topic, tag_mask, records)
+        done = (append or self._wheel.append)(due_ms, topic, tag_mask, records)
         if told and self._events.wanted:
             self._events.add(
                 Event(
