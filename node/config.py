@@ -103,6 +103,7 @@ class Limits(_Section):
         return 5 * self.credit_max + 4_000
 
     cancel_ids_max: Count = 4_096
+    reschedule_ids_max: Count = 1_024
     due_horizon_ms: Annotated[int, Field(ge=1, le=7_000 * YEAR_MS)] = 100 * YEAR_MS  # how far ahead
     jitter_ms_max: Annotated[int, Field(ge=0, lt=1 << 32)] = 7 * 86_400_000
     second_messages_max: Count = 4_000_000  # pending that are due in one second; the leader's counts

@@ -150,18 +150,20 @@ class CancelResponse(_message.Message):
     def __init__(self, outcomes: _Optional[_Iterable[_Union[CancelOutcome, str]]] = ...) -> None: ...
 
 class RescheduleRequest(_message.Message):
-    __slots__ = ("ids", "due_ms", "delay_ms", "if_due_ms", "group")
+    __slots__ = ("ids", "due_ms", "delay_ms", "if_due_ms", "group", "topic")
     IDS_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     IF_DUE_MS_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
     ids: _containers.RepeatedScalarFieldContainer[str]
     due_ms: _containers.RepeatedScalarFieldContainer[int]
     delay_ms: _containers.RepeatedScalarFieldContainer[int]
     if_due_ms: _containers.RepeatedScalarFieldContainer[int]
     group: str
-    def __init__(self, ids: _Optional[_Iterable[str]] = ..., due_ms: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[_Iterable[int]] = ..., if_due_ms: _Optional[_Iterable[int]] = ..., group: _Optional[str] = ...) -> None: ...
+    topic: str
+    def __init__(self, ids: _Optional[_Iterable[str]] = ..., due_ms: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[_Iterable[int]] = ..., if_due_ms: _Optional[_Iterable[int]] = ..., group: _Optional[str] = ..., topic: _Optional[str] = ...) -> None: ...
 
 class RescheduleResponse(_message.Message):
     __slots__ = ("outcomes", "due_ms")
@@ -172,7 +174,7 @@ class RescheduleResponse(_message.Message):
     def __init__(self, outcomes: _Optional[_Iterable[_Union[ChangeOutcome, str]]] = ..., due_ms: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class UpdateRequest(_message.Message):
-    __slots__ = ("id", "body", "tags", "keys", "properties", "if_due_ms", "group")
+    __slots__ = ("id", "body", "tags", "keys", "properties", "if_due_ms", "group", "topic")
     ID_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
     TAGS_FIELD_NUMBER: _ClassVar[int]
@@ -180,6 +182,7 @@ class UpdateRequest(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     IF_DUE_MS_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
     id: str
     body: bytes
     tags: Texts
@@ -187,7 +190,8 @@ class UpdateRequest(_message.Message):
     properties: Properties
     if_due_ms: int
     group: str
-    def __init__(self, id: _Optional[str] = ..., body: _Optional[bytes] = ..., tags: _Optional[_Union[Texts, _Mapping]] = ..., keys: _Optional[_Union[Texts, _Mapping]] = ..., properties: _Optional[_Union[Properties, _Mapping]] = ..., if_due_ms: _Optional[int] = ..., group: _Optional[str] = ...) -> None: ...
+    topic: str
+    def __init__(self, id: _Optional[str] = ..., body: _Optional[bytes] = ..., tags: _Optional[_Union[Texts, _Mapping]] = ..., keys: _Optional[_Union[Texts, _Mapping]] = ..., properties: _Optional[_Union[Properties, _Mapping]] = ..., if_due_ms: _Optional[int] = ..., group: _Optional[str] = ..., topic: _Optional[str] = ...) -> None: ...
 
 class Texts(_message.Message):
     __slots__ = ("texts",)

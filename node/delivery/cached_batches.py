@@ -50,6 +50,9 @@ class CachedBatches:
             self._context.spawn(self._read_ahead(feed, taken["hour"]))
             return None
         feed.read_ahead = NONE
+        if not feed.queue.group:  # copies name their messages
+            hour, index = self._context.machine.wheel.ids_of(batch.hour, batch.global_index)
+            batch = batch._replace(hour=hour, global_index=index)
         return batch
 
     async def _read_ahead(self, feed: Feed, hours: NDArray[np.uint32]) -> None:

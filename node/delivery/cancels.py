@@ -283,7 +283,7 @@ class Cancels:
                 continue
             done = known.contains(found.offset)
             if done.any():
-                wanted = keys_of(found.messages.hour[done], found.messages.global_index[done])
+                wanted = self._keys(found.messages)[done]
                 try:
                     waiting[group] = await waiting_retries.find(self._context, copies, group, wanted)
                 except UnitsDamaged as damage:
@@ -291,6 +291,10 @@ class Cancels:
                 except WheelDamaged:  # found again by what releases it, and mended
                     continue
         return waiting
+
+    def _keys(self, messages: Released) -> NDArray[np.uint64]:
+        """Return the ids of messages, shape (n,), which their copies name."""
+        return keys_of(*self._context.machine.wheel.ids_of(messages.hour, messages.global_index))
 
     async def _without_retries(
         self,
@@ -300,7 +304,7 @@ class Cancels:
         waiting: dict[str, waiting_retries.Found],
     ) -> Flags:
         """Cancel the copies of some messages; return which no group is given again."""
-        keys = keys_of(found.messages.hour[rows], found.messages.global_index[rows]).tolist()
+        keys = self._keys(found.messages)[rows].tolist()
         gone = np.ones(len(rows), dtype=np.bool_)
         for group, copies in waiting.items():
             places = [place for place, key in enumerate(keys) if key in copies]
@@ -336,7 +340,7 @@ class Cancels:
         self, queue: ReadyQueue, found: Found, waiting: dict[str, waiting_retries.Found], *, remaining: bool
     ) -> _Had:
         """Ask each group what it has had, TURN_GROUPS in a turn; what is marked stays as they say."""
-        keys = keys_of(found.messages.hour, found.messages.global_index)
+        keys = self._keys(found.messages)
         had = _Had(len(found.offset), remaining=remaining)
         for position, group in enumerate(self._groups(queue), start=1):
             if (group, queue.queue) in self._queues.acknowledged:

@@ -9,6 +9,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Final
 
+from tarry.node.delivery import waiting_retries
 from tarry.node.delivery.cancels import Cancels
 from tarry.node.delivery.context import Context
 from tarry.node.delivery.failover_cursors import LEASES_NAMED_MAX
@@ -16,6 +17,7 @@ from tarry.node.delivery.feed import Feed
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.inherited import Inherited
 from tarry.node.delivery.lives import Lives
+from tarry.node.delivery.offset_search import Keys
 from tarry.node.delivery.turn_share import LOW
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
@@ -111,6 +113,11 @@ class Delivery:
     def find(self, topic: str, group: str) -> GroupDelivery | None:
         """Return the group of the topic if it is open."""
         return self._groups.get((topic, group))
+
+    async def waiting_copies(self, topic: str, group: str, wanted: Keys) -> waiting_retries.Found:
+        """Return the copies of messages that wait for their retry in a group. Raises UnitsDamaged."""
+        copies = self._context.machine.queues.find(topic, group) if group else None
+        return {} if copies is None else await waiting_retries.find(self._context, copies, group, wanted)
 
     def released(self, queues: Iterable[int]) -> None:
         """Deliver what is due of what was just released to these queues."""

@@ -221,6 +221,8 @@ class Settlement:
         units = units[: retries.fitting(sizes, bytes_max)]
         records = read(units["hour"], units["global_index"])
         whole = np.array([record is not None for record in records], dtype=np.bool_)
+        if not feed.queue.group:  # copies name their messages
+            units["hour"], units["global_index"] = wheel.ids_of(units["hour"], units["global_index"])
         commands = retries.commands(
             self._context.config.shard,
             feed.queue,

@@ -18,6 +18,8 @@ OFFSET_BYTES: Final = 9
 """Of an offset in a column that is not packed."""
 FILTER_TAG_BYTES: Final = 128
 """Of a tag to filter by; fewer may be longer."""
+NUMBER_BYTES: Final = 11
+"""Of any number in a column that is not packed."""
 ID_BYTES: Final = message_id.LENGTH + 2
 
 
@@ -29,6 +31,8 @@ def of_clients(limits: Limits) -> Callable[[str], int]:
         "Schedule": limits.body_bytes_max + limits.record_overhead_bytes_max,
         "ScheduleBatch": batch,
         "ScheduleStream": batch,
+        "Reschedule": (ID_BYTES + 3 * NUMBER_BYTES) * limits.reschedule_ids_max,
+        "Update": limits.body_bytes_max + limits.record_overhead_bytes_max,
         "Cancel": ID_BYTES * limits.cancel_ids_max,
         "Consume": offsets,
         "Receive": FILTER_TAG_BYTES * limits.filter_tags_max,

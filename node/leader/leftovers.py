@@ -88,7 +88,8 @@ class Leftovers:
 
     async def _cancel(self, hour: Numbers, index: Numbers) -> None:
         outcomes = np.zeros(len(hour), np.uint32)
-        await self._pending.cancel(hour, index, outcomes, _all, released=True)
+        ids = self._machine.wheel.ids_of(hour, index)
+        await self._pending.cancel(*ids, outcomes, _all, released=True)
 
 
 def _all(hour: Numbers, index: Numbers) -> NDArray[np.bool_]:

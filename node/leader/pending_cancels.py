@@ -43,7 +43,7 @@ class PendingCancels:
         self._machine, self._driver, self._time = machine, driver, time
 
     def costs_ns(self, hour: Numbers, index: Numbers) -> NDArray[Any]:
-        """Estimate what each message takes to be looked up and cancelled, ids of shape (n,) by hour."""
+        """Estimate what each message takes to be looked up and cancelled, places of shape (n,) by hour."""
         return ID_NS + self._machine.wheel.costs_ns(hour, index)
 
     async def cancel(
@@ -51,16 +51,18 @@ class PendingCancels:
     ) -> Refusal | None:
         """Cancel what is pending of messages, ids of shape (n,); set the outcomes of those that are chosen.
 
-        ``chosen`` flags messages by hour. ``released``: some may not be pending any more, and are answered
-        without a commit. Raises what a proposal does.
+        ``chosen`` flags them by their places. ``released``: some may not be pending any more, and are
+        answered without a commit. Raises what a proposal does.
         """
-        order = np.argsort(hour, kind="stable")
-        costs_ns = self.costs_ns(hour[order], index[order])
+        wheel = self._machine.wheel
+        at_hour, at_index = wheel.places_of(hour, index)
+        order = np.argsort(at_hour, kind="stable")
+        costs_ns = self.costs_ns(at_hour[order], at_index[order])
         for rows in portions(costs_ns, CANCEL_NS_MAX):
             piece = order[rows]
-            piece = piece[chosen(hour[piece], index[piece])]
+            piece = piece[chosen(*wheel.places_of(hour[piece], index[piece]))]
             if released:
-                outcomes[piece] = OUTCOME_OF_STATE[self._machine.wheel.states(hour[piece], index[piece])]
+                outcomes[piece] = OUTCOME_OF_STATE[wheel.states(*wheel.places_of(hour[piece], index[piece]))]
                 piece = piece[outcomes[piece] == pb.CANCEL_OUTCOME_CANCELLED]
             if not len(piece):
                 await asyncio.sleep(0)

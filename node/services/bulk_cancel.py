@@ -230,7 +230,8 @@ class BulkCancels:
         at.counts.matched += len(found)
         at.hour, at.place = (hour, end) if end < units else (hour + 1, 0)
         if not walk.dry_run and len(found):
-            walk.chosen = Chosen(np.full(len(found), hour, np.uint32), found.astype(np.int64))
+            hours, index = self._machine.wheel.ids_of(np.full(len(found), hour, np.uint32), found)
+            walk.chosen = Chosen(hours, index.astype(np.int64))
 
     def _fitting(self, hour: int, index: NDArray[np.uint32]) -> int:
         """Return how many of these messages one command may cancel."""

@@ -1,4 +1,4 @@
-"""ProducerService: schedule, cancel, get."""
+"""ProducerService: schedule, cancel, get; changes of what is pending are in `changes`."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.edge.names import no_more_queues, unknown_topic
 from tarry.node.failures import CallErrors
 from tarry.node.leader.pending_cancels import CANCEL_NS_MAX, PendingCancels
+from tarry.node.services.changes import Changes, Edges
 from tarry.node.services.repeated_schedules import Repeats
 from tarry.node.services.schedule_request import Intake, body_too_large
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -85,6 +86,8 @@ class ProducerService:
         self._repeats = Repeats(core.config.shard, core.machine)
         self._turns = IntakeTurns()
         self._errors = CallErrors()
+        edges = Edges(self._ids, self._may_know, self._disk_allows, lambda: self._intake, self._turns)
+        self._changes = Changes(core, edges)
         self._readers: set[asyncio.Task[None]] = set()  # of the schedule streams
 
     @property
@@ -108,6 +111,8 @@ class ProducerService:
             "Schedule": self._schedule,
             "ScheduleBatch": self._schedule_batch,
             "Cancel": parsed(pb.CancelRequest, self._cancel),
+            "Reschedule": parsed(pb.RescheduleRequest, self._changes.reschedule),
+            "Update": parsed(pb.UpdateRequest, self._changes.update),
             "Get": parsed(pb.GetRequest, self._get),
         }
         methods = {name: self._calls.unary(f"/{SERVICE}/{name}", local) for name, local in unary.items()}
@@ -247,7 +252,8 @@ class ProducerService:
         refusal = await self._pending.cancel(hour, index, outcomes, may_know, released=released)
         if refusal is None and until_given:
             remaining = request.remaining_groups
-            refusal = await self._cancel_released(hour, index, outcomes, remaining=remaining)
+            places = self._machine.wheel.places_of(hour, index)  # which stay: what is released is not moved
+            refusal = await self._cancel_released(*places, outcomes, remaining=remaining)
         if refusal is not None:
             return refusal
         if not (until_given and request.every_outcome):
@@ -313,7 +319,7 @@ class ProducerService:
         if isinstance(ids, Refusal):
             return ids
         await self._driver.read_barrier()
-        hour, index = ids
+        hour, index = self._machine.wheel.places_of(*ids)
         state = self._machine.wheel.state(int(hour[0]), int(index[0]))
         if state not in STATES or not self._may_know(context, hour, index).all():
             return Refusal(Reason.MESSAGE_NOT_FOUND, NOT_FOUND_TEXT)

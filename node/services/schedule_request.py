@@ -85,6 +85,13 @@ class Intake:
         )
         return self._columns(columns, columns.SerializeToString(), now_ms)
 
+    def record(self, record: Record) -> Refusal | None:
+        """Return why a single record will not do."""
+        columns = log_pb.ScheduleColumns(records=[record.SerializeToString()])
+        sizes = np.fromiter(map(len, columns.records), dtype=np.int64)
+        found = self._records(columns.records, columns.SerializeToString(), sizes)
+        return found if isinstance(found, Refusal) else None
+
     def _columns(
         self, request: log_pb.ScheduleColumns, raw: bytes, now_ms: int
     ) -> log_pb.ScheduleCommand | Refusal:

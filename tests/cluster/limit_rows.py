@@ -109,6 +109,19 @@ def as_many_messages_over_as_many_new_hours_and_their_cancellation(play: Play) -
         assert set(cancelled.outcomes) == {producer_pb.CANCEL_OUTCOME_CANCELLED}
 
 
+@row("ProducerService/Reschedule", "ProducerService/Update")
+def as_many_reschedules_over_as_many_hours_and_the_largest_update(play: Play) -> None:
+    most = LIMITS.reschedule_ids_max
+    ids = ids_of(play.schedule([play.name()], [TINY] * most, due_ms=hours_from(play.now_ms(), most)))
+    due_ms = hours_from(play.now_ms() + most * 3_600_000, most)
+    request = producer_pb.RescheduleRequest(ids=ids, due_ms=due_ms.tolist())
+    answer = play.node.producer.Reschedule(request, timeout=PATIENCE_S)
+    assert set(answer.outcomes) == {producer_pb.CHANGE_OUTCOME_CHANGED}
+    update = producer_pb.UpdateRequest(id=ids[0], body=LARGEST.body)
+    changed = play.node.producer.Update(update, timeout=PATIENCE_S)
+    assert changed.outcome == producer_pb.CHANGE_OUTCOME_CHANGED
+
+
 @row("ProducerService/ScheduleBatch")
 def as_many_bytes_over_as_many_hours(play: Play) -> None:
     filling = Record(body=bytes(LIMITS.batch_bytes_max // MOST - 40)).SerializeToString()

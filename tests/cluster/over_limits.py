@@ -161,6 +161,11 @@ def _others() -> Iterator[Over]:
     ids = producer_pb.CancelRequest(ids=[ID] * (LIMITS.cancel_ids_max + 1))
     says = f"give 1 to {LIMITS.cancel_ids_max}"
     yield _over("ProducerService/Cancel", "ids", ids, "BATCH_TOO_LARGE", says)
+    moved = producer_pb.RescheduleRequest(ids=[ID] * (LIMITS.reschedule_ids_max + 1), delay_ms=[1])
+    says = f"give 1 to {LIMITS.reschedule_ids_max}"
+    yield _over("ProducerService/Reschedule", "ids", moved, "BATCH_TOO_LARGE", says)
+    update = producer_pb.UpdateRequest(id=ID)
+    yield _over("ProducerService/Update", "parts", update, "REQUEST_EMPTY", "give a body")
     numbers = range(ASKED_RECORDS_MAX + 1)
     fetch = peer_pb.FetchRecordsRequest(cluster="tarry", node="n2", hour=1, global_index=numbers)
     yield _over("RecordService/FetchRecords", "records", fetch, "", f"{ASKED_RECORDS_MAX} at most")

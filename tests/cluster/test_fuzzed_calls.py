@@ -69,6 +69,10 @@ VALID: dict[str, list[Message]] = {
     "ProducerService/ScheduleBatch": [BATCH],
     "ProducerService/ScheduleStream": [producer_pb.ScheduleStreamRequest(request=1, batch=BATCH)],
     "ProducerService/Cancel": [producer_pb.CancelRequest(ids=[str(MessageId(0, 498_611, 0))])],
+    "ProducerService/Reschedule": [
+        producer_pb.RescheduleRequest(ids=[str(MessageId(0, 498_611, 0))], delay_ms=[1_000], if_due_ms=[1])
+    ],
+    "ProducerService/Update": [producer_pb.UpdateRequest(id=str(MessageId(0, 498_611, 0)), body=b"b")],
     "ProducerService/Get": [producer_pb.GetRequest(id=str(MessageId(0, 498_611, 0)))],
     "ConsumerService/Receive": [consumer_pb.ReceiveRequest(**GROUP, messages_max=9, wait_ms=20)],
     "ConsumerService/Ack": [consumer_pb.AckRequest(**GROUP, offset=[0, 1])],

@@ -158,6 +158,16 @@ class EdgePlay(Play):
         self.call("ProducerService/Get", wire(pick, mutated(pick, producer_pb.GetRequest(id=some[0]))))
 
     @rule(data=st.data())
+    def reschedule_or_update(self, data: st.DataObject) -> None:
+        pick = picking(data)
+        some = [pick(self.ids), pick((*self.ids, str(MessageId(0, 2**32 - 1, 2**32 - 2))))]
+        group, delay_ms = pick(("", "", "g")), pick(TIMES)
+        reschedule = producer_pb.RescheduleRequest(ids=dict.fromkeys(some), delay_ms=[delay_ms], group=group)
+        self.call("ProducerService/Reschedule", wire(pick, mutated(pick, reschedule)))
+        update = producer_pb.UpdateRequest(id=some[0], body=pick(BYTES), group=group)
+        self.call("ProducerService/Update", wire(pick, mutated(pick, update)))
+
+    @rule(data=st.data())
     def operate(self, data: st.DataObject) -> None:
         pick = picking(data)
         topic, group = pick(("t", "t", "u", "dlq.g.t", "dlq.a")), pick(("g", "g", "h"))

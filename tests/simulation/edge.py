@@ -15,7 +15,7 @@ from tarry.node.services.cancel_matching import CancelCalls
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.producer import ProducerService
 from tarry.proto import tarry_consumer_pb2 as pb
-from tarry.proto.tarry_producer_pb2 import CancelRequest, GetRequest
+from tarry.proto.tarry_producer_pb2 import CancelRequest, GetRequest, RescheduleRequest, UpdateRequest
 from tarry.proto.tarry_query_pb2 import CancelMatchingRequest
 from tests.simulation.processor import BYTE_US, CALL_US, Processor
 
@@ -81,6 +81,15 @@ class Edge:
     async def cancel_matching(self, raw: bytes) -> Answer:
         """As CancelMatching. Raises StreamEnded where another node leads."""
         return await self._answer("CancelMatching", raw, parsed(CancelMatchingRequest, self._cancels._cancel))
+
+    async def reschedule(self, raw: bytes) -> Answer:
+        """As Reschedule. Raises StreamEnded where another node leads."""
+        handler = parsed(RescheduleRequest, self._producer._changes.reschedule)
+        return await self._answer("Reschedule", raw, handler)
+
+    async def update(self, raw: bytes) -> Answer:
+        """As Update. Raises StreamEnded where another node leads."""
+        return await self._answer("Update", raw, parsed(UpdateRequest, self._producer._changes.update))
 
     async def get(self, raw: bytes) -> Answer:
         """As Get. Raises StreamEnded where another node leads."""
