@@ -39,7 +39,15 @@ from tarry.client.queries.life import (
 )
 from tarry.client.queries.listing import ListedMessage, ListedPage, ListedState
 from tarry.client.queries.query import Query
-from tarry.client.results import CancelOutcome, MessageState, Scheduled, ScheduledBatch, StoredMessage
+from tarry.client.results import (
+    CancelOutcome,
+    Change,
+    ChangeOutcome,
+    MessageState,
+    Scheduled,
+    ScheduledBatch,
+    StoredMessage,
+)
 from tarry.client.settings import Settings, Tls, parse_servers
 from tarry.client.start_position import Start
 from tarry.client.tracing import Tracing
@@ -49,6 +57,8 @@ __all__ = [
     "BulkCancel",
     "CancelOutcome",
     "CancelledByKey",
+    "Change",
+    "ChangeOutcome",
     "Client",
     "ClusterDescription",
     "ClusterStatus",

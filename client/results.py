@@ -123,6 +123,44 @@ class CancelOutcome(StrEnum):
         return cls[name.removeprefix("CANCEL_OUTCOME_")]
 
 
+class ChangeOutcome(StrEnum):
+    """Outcome of a reschedule or an update; definite and linearizable."""
+
+    CHANGED = "changed"
+    ALREADY_SO = "already_so"
+    """It was as it was to be; also by this call, where its first answer was lost."""
+    DUE_DIFFERS = "due_differs"
+    """It is due at another time than ``if_due_ms``, and has not been changed."""
+    ALREADY_RELEASED = "already_released"
+    """It was due, and may have been delivered; with a group, it does not wait for a retry there."""
+    ALREADY_CANCELLED = "already_cancelled"
+    NOT_FOUND = "not_found"
+    UNSPECIFIED = "unspecified"
+    """An outcome this client does not know yet: it was not changed."""
+
+    @classmethod
+    def of(cls, outcome: int) -> ChangeOutcome:
+        """Return the outcome of its number on the wire."""
+        known = producer_pb.ChangeOutcome.values()
+        name = producer_pb.ChangeOutcome.Name(outcome) if outcome in known else "CHANGE_OUTCOME_UNSPECIFIED"
+        return cls[name.removeprefix("CHANGE_OUTCOME_")]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Answer to a reschedule or an update of one message."""
+
+    id: str
+    outcome: ChangeOutcome
+    due_ms: int | None
+    """When it is due now; None where it is not pending."""
+
+    @classmethod
+    def of(cls, message_id: str, outcome: int, due_ms: int) -> Change:
+        """Return the answer about one message."""
+        return cls(message_id, ChangeOutcome.of(outcome), due_ms or None)
+
+
 class MessageState(StrEnum):
     """State of a message."""
 

@@ -17,6 +17,8 @@ from tarry.client.aio import (
     BulkCancel as BulkCancel,
     CancelOutcome as CancelOutcome,
     CancelledByKey as CancelledByKey,
+    Change as Change,
+    ChangeOutcome as ChangeOutcome,
     ClusterDescription as ClusterDescription,
     ClusterStatus as ClusterStatus,
     DeletedTopic as DeletedTopic,

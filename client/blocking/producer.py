@@ -36,6 +36,9 @@ class Producer(OneWayErrors):
     cancel = blocking(AsyncProducer.cancel)
     cancel_many = blocking(AsyncProducer.cancel_many)
     cancel_by_key = blocking(AsyncProducer.cancel_by_key)
+    reschedule = blocking(AsyncProducer.reschedule)
+    reschedule_many = blocking(AsyncProducer.reschedule_many)
+    update = blocking(AsyncProducer.update)
     get = blocking(AsyncProducer.get)
 
     def schedule_soon(

@@ -11,6 +11,7 @@ from tarry.client.aio import Client
 from tarry.client.cli import (
     backup,
     cancel,
+    changes,
     completion,
     consume,
     find,
@@ -44,6 +45,9 @@ for command in (consume.ack, consume.nack, consume.extend):
 cluster_command(app, "list")(list_messages.list_messages)
 cluster_command(app, epilog=cancel.EPILOG)(cancel.cancel)
 cluster_command(app)(find.find)
+for change in (changes.reschedule, changes.update):
+    epilog = "Exit code 1 also where a message is not as it was to be. " + EXIT_CODES
+    cluster_command(app, epilog=epilog)(change)
 cluster_command(app)(top)
 cluster_command(app, deadline_ms=60_000)(history.history)
 cluster_command(app)(forecast.forecast)

@@ -71,8 +71,8 @@ def schedule(
         raise typer.BadParameter("goes with --count and --delay or --due", param_hint="--spread")
     if count > 1 and max(value + spread_ms, count * spread_ms) > INT64_MAX:
         raise typer.BadParameter("--spread, or the time itself, is beyond any due time")
-    content = _content(body, file)
-    properties = dict(_property(text) for text in property_ or [])
+    content = content_of(body, file)
+    properties = dict(property_of(text) for text in property_ or [])
 
     async def one(client: Client) -> None:
         scheduled = await client.producer().schedule(
@@ -131,7 +131,8 @@ def schedule(
     cluster.run(one if count == 1 else many)
 
 
-def _content(body: str, file: Path | None) -> bytes:
+def content_of(body: str, file: Path | None) -> bytes:
+    """Return the body that was given, or read from a file or stdin. Raises typer.BadParameter."""
     if file is not None:
         if body:
             raise typer.BadParameter("give the body or a file, not both", param_hint="--file")
@@ -142,7 +143,8 @@ def _content(body: str, file: Path | None) -> bytes:
     return sys.stdin.buffer.read() if body == "-" else body.encode()
 
 
-def _property(text: str) -> tuple[str, str]:
+def property_of(text: str) -> tuple[str, str]:
+    """Return the name and value of a NAME=VALUE. Raises typer.BadParameter."""
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--property")

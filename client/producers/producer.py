@@ -1,4 +1,4 @@
-"""A producer: schedules messages one by one or in bulk, cancels them, looks them up.
+"""A producer: schedules messages one by one or in bulk, changes or cancels them, looks them up.
 
 Every request carries the producer's id and a sequence, kept over retries, so
 that a retry finds the answer to the first attempt instead of scheduling twice.
@@ -21,6 +21,7 @@ from tarry.client.found import CancelledByKey, find_request
 from tarry.client.integers import whole
 from tarry.client.producers.accumulator import Accumulator, SharedRequest
 from tarry.client.producers.batch import Batch, Time, batch_of, joined, parts_around, time_of
+from tarry.client.producers.changes import Column, reschedules, update_request
 from tarry.client.producers.completions import Callback, OneWay, OneWayErrors, Waiter, fail
 from tarry.client.producers.message_options import MessageOptions
 from tarry.client.producers.schedule_stream import ScheduleStreams
@@ -29,6 +30,7 @@ from tarry.client.receipts import receipts
 from tarry.client.records import record
 from tarry.client.results import (
     CancelOutcome,
+    Change,
     MessageState,
     Scheduled,
     ScheduledBatch,
@@ -193,6 +195,81 @@ class Producer(OneWayErrors):
             unreadable, begin = unreadable + page.unreadable, page.next
             if not begin:
                 return CancelledByKey(dict(outcomes), unreadable)
+
+    async def reschedule(
+        self,
+        message_id: str,
+        *,
+        due_ms: int | None = None,
+        delay_ms: int | None = None,
+        if_due_ms: int | None = None,
+        group: str = "",
+        topic: str = "",
+    ) -> Change:
+        """Have a pending message due at another time, earlier or later. Its id stays valid.
+
+        Args:
+            due_ms: ms since the epoch, UTC; in the past: it is delivered at once.
+            delay_ms: from the cluster's now; give one of the two.
+            if_due_ms: only where it is due then, else the outcome is DUE_DIFFERS.
+            group: it waits for its retry in this group: the retry is rescheduled.
+            topic: with a group, where only the retry is kept: the message's topic.
+
+        May be repeated: with ``due_ms`` the outcome is ALREADY_SO then. Raises InvalidTime, InvalidId, and
+        Refused for a cluster of a level below 2, or a second without room.
+        """
+        options = {"due_ms": due_ms, "delay_ms": delay_ms, "if_due_ms": if_due_ms}
+        return (await self.reschedule_many([message_id], **options, group=group, topic=topic))[0]
+
+    async def reschedule_many(
+        self,
+        message_ids: Iterable[str],
+        *,
+        due_ms: Column | None = None,
+        delay_ms: Column | None = None,
+        if_due_ms: Column | None = None,
+        group: str = "",
+        topic: str = "",
+    ) -> list[Change]:
+        """Reschedule messages, each named once; times are one number for all, or one for each.
+
+        An error may come after some were rescheduled: repeat the call. Raises ValueError, and as
+        ``reschedule``.
+        """
+        done: list[Change] = []
+        for request in reschedules(list(message_ids), due_ms, delay_ms, if_due_ms, group, topic):
+            response = await self._calls.call(lambda node: node.producer.Reschedule, request)
+            done += map(Change.of, request.ids, response.outcomes, response.due_ms)
+        return done
+
+    async def update(
+        self,
+        message_id: str,
+        *,
+        body: bytes | None = None,
+        tags: Sequence[str] | None = None,
+        keys: Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
+        if_due_ms: int | None = None,
+        group: str = "",
+        topic: str = "",
+    ) -> Change:
+        """Replace parts of a pending message; None leaves one as it is. The ordering key stays.
+
+        The other arguments are as of ``reschedule``. Raises TooLarge, Refused, ValueError.
+        """
+        request = update_request(
+            message_id,
+            body=body,
+            tags=tags,
+            keys=keys,
+            properties=properties,
+            if_due_ms=if_due_ms,
+            group=group,
+            topic=topic,
+        )
+        response = await self._calls.call(lambda node: node.producer.Update, request)
+        return Change.of(message_id, response.outcome, response.due_ms)
 
     async def get(self, message_id: str) -> StoredMessage:
         """Return a message as of now (linearizable). Raises NotFound, InvalidId, Damaged."""

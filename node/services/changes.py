@@ -65,7 +65,7 @@ class Ids(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """What the producer's service has for all its calls."""
+    """Parts of the producer's service that all its calls share."""
 
     ids: Callable[[list[str]], tuple[Numbers, Numbers] | Refusal]
     may_know: Callable[[CallContext, Numbers, Numbers], NDArray[np.bool_]]
@@ -76,7 +76,7 @@ class Edges(NamedTuple):
 
 @dataclass(slots=True)
 class _Asked:
-    """What a call is to come to, and what has come of it; columns of shape (n,)."""
+    """Aim of a call, and its outcomes so far; columns of shape (n,)."""
 
     ids: Ids
     due_ms: NDArray[np.int64] | None
@@ -104,7 +104,7 @@ class Changes:
         self._edges = edges
 
     async def reschedule(self, request: pb.RescheduleRequest, context: CallContext) -> Answer:
-        """As the call; all messages are named before any is changed."""
+        """Answer a Reschedule."""
         n, most = len(request.ids), self._limits.reschedule_ids_max
         if not 0 < n <= most:
             reason = Reason.BATCH_TOO_LARGE if n else Reason.REQUEST_EMPTY
@@ -128,7 +128,7 @@ class Changes:
         ).SerializeToString()
 
     async def update(self, request: pb.UpdateRequest, context: CallContext) -> Answer:
-        """As the call."""
+        """Answer an Update."""
         if not any(map(request.HasField, ("body", "tags", "keys", "properties"))):
             return Refusal(Reason.REQUEST_EMPTY, "give a body, tags, keys or properties")
         ids = self._edges.ids([request.id])

@@ -129,7 +129,7 @@ def reschedule(
 
 
 class _Found(NamedTuple):
-    """What a command's messages are, shape (n,); units and due times are zero where one is not pending."""
+    """State of a command's messages, shape (n,); units and due times are zero where one is not pending."""
 
     place: tuple[NDArray[np.uint32], NDArray[np.uint32]]
     outcomes: NDArray[np.uint8]

@@ -18,6 +18,9 @@ def producer(client: sync.Client) -> None:
     assert_type(producer.schedule_batch("t", [b""], due_ms=[1], tags=[["a"]]), sync.ScheduledBatch)
     assert_type(producer.cancel("id"), sync.CancelOutcome)
     assert_type(producer.cancel_many(["id"]), list[sync.CancelOutcome])
+    assert_type(producer.reschedule("id", delay_ms=1), sync.Change)
+    assert_type(producer.reschedule_many(["id"], due_ms=[1]), list[sync.Change])
+    assert_type(producer.update("id", body=b""), sync.Change)
     assert_type(producer.get("id"), sync.StoredMessage)
     producer.schedule("t", delay_ms="1")  # type: ignore[arg-type]
     producer.schedule("t", delay=1)  # type: ignore[call-arg]
