@@ -10,6 +10,8 @@ of a topic are not in it.
                     │           │                    ▲ ▲         ├─► RETRYING ─► READY, in the retry queue
                     └─► CANCELLED, no group has it   │ └─────────┤
                                                  failover        └─► DEAD ─► its dead-letter topic
+
+A message that is PENDING, or RETRYING in a group, may be rescheduled, and stays so.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class Event(StrEnum):
 
     SCHEDULE = "schedule"
     CANCEL = "cancel"
+    RESCHEDULE = "reschedule"
     RELEASE = "release"
     DELIVER = "deliver"
     ACK = "ack"
@@ -48,6 +51,7 @@ class Event(StrEnum):
 TRANSITIONS: Final[dict[tuple[State | None, Event], State]] = {
     (None, Event.SCHEDULE): State.PENDING,
     (State.PENDING, Event.CANCEL): State.CANCELLED,
+    (State.PENDING, Event.RESCHEDULE): State.PENDING,
     (State.PENDING, Event.RELEASE): State.RELEASED,
     (State.RELEASED, Event.CANCEL): State.CANCELLED,
     (State.READY, Event.DELIVER): State.IN_HAND,
@@ -56,6 +60,7 @@ TRANSITIONS: Final[dict[tuple[State | None, Event], State]] = {
     (State.IN_HAND, Event.LEASE_EXPIRE): State.RETRYING,
     (State.IN_HAND, Event.ATTEMPTS_END): State.DEAD,
     (State.IN_HAND, Event.FAILOVER): State.READY,
+    (State.RETRYING, Event.RESCHEDULE): State.RETRYING,
     (State.RETRYING, Event.RELEASE): State.READY,
 }
 """(state, event) -> next state; a pair that is not here does not happen.

@@ -38,20 +38,21 @@ def events(rows: DataFrame, pairs: DataFrame) -> DataFrame:
     """Return the rows about messages, narrow, one for each pair that they concern.
 
     From: ledger.rows and a table of PAIRS. To: KEY, `number` int (the kind's), `at_ms`, `index`, `due_ms`,
-    `offset` long, `of_group`, `marked` boolean.
+    `offset` long, `of_group`, `marked` boolean; `turn` int: of what is rescheduled, its place in the entry.
     """
     n = F.col("number")
     marked = F.coalesce(F.col("maybe_duplicate"), F.lit(False)) | (F.coalesce(F.col("attempt"), F.lit(1)) > 1)
     narrow = rows.where(is_kind(n, *OF_MESSAGES) & counted() & F.col("hour").isNotNull()).select(
         "hour", "global_index", "number", "at_ms", "index", "due_ms", "offset", "topic",
         F.col("group").alias("its_group"), marked.alias("marked"),
+        F.when(is_kind(n, Kind.RESCHEDULED), F.col("position")).alias("turn"),
     )  # fmt: skip
     of_pair = pairs.select(F.col("topic").alias("pair_topic"), F.col("group").alias("pair_group"), "pair")
     mine = (F.col("topic") == F.col("pair_topic")) & (
         F.col("its_group").isNull() | (F.col("its_group") == F.col("pair_group"))
     )
     return narrow.join(F.broadcast(of_pair), mine).select(
-        *KEY, "number", "at_ms", "index", "due_ms", "offset", "marked",
+        *KEY, "number", "at_ms", "index", "due_ms", "offset", "marked", "turn",
         F.col("its_group").isNotNull().alias("of_group"),
     )  # fmt: skip
 
@@ -63,7 +64,9 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
     and EXPIRED count what happened to the message, `copies` what ended the waiting of its retries,
     `trimmed` what retention let expire before the group had acknowledged it, `skipped` what was cancelled for
     the group, and not for others that had had it.
-    `retried_due_ms`: of the last retry. `margin_ms`: least time from due to delivered, negative: early.
+    `retried_due_ms`: of the last retry, or as that was last rescheduled; `rescheduled_due_ms`: as the message
+    was last rescheduled, by the entry `rescheduled_last`. `margin_ms`: least time from due to delivered,
+    negative: early.
     """
     number = F.col("number")
 
@@ -84,17 +87,25 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
     skipped = is_kind(number, Kind.CANCELLED) & F.col("of_group") & F.col("offset").isNotNull()
     skipped &= ~F.col("marked")
     seen = is_kind(number, Kind.RECEIVED)
+    moved = is_kind(number, Kind.RESCHEDULED) & F.col("of_group")
+
+    def last_due_ms(condition: Column, name: str) -> Column:
+        order = F.struct("index", F.coalesce("turn", F.lit(-1)))
+        return F.max_by("due_ms", F.when(condition, order)).alias(name)
+
     return (
         events.repartition(partitions, *KEY)
         .groupBy(*KEY)
         .agg(
             *counts, *firsts, *lasts, *times,
-            count(is_kind(number, *OF_COPIES_TOO) & F.col("of_group") & ~trimmed & ~skipped, "copies"),
+            count(is_kind(number, *OF_COPIES_TOO) & F.col("of_group") & ~(trimmed | skipped | moved), "copies"),
             count(trimmed, "trimmed"),
             count(skipped, "skipped"),
             count(delivered & ~F.col("marked"), "delivered_unmarked"),
             count(seen & ~F.col("marked"), "received_unmarked"),
-            F.max(F.when(of(Kind.RETRIED), F.col("due_ms"))).alias("retried_due_ms"),
+            last_due_ms(of(Kind.RETRIED) | moved, "retried_due_ms"),
+            last_due_ms(of(Kind.RESCHEDULED), "rescheduled_due_ms"),
+            F.max(F.when(of(Kind.RESCHEDULED), F.col("index"))).alias("rescheduled_last"),
             F.max(F.when(of(Kind.SCHEDULED), F.col("due_ms"))).alias("scheduled_due_ms"),
             F.max(F.when(of(Kind.RELEASED), F.col("due_ms"))).alias("released_due_ms"),
             F.min(F.when(of(Kind.RELEASED), F.col("offset"))).alias("offset"),
@@ -105,7 +116,7 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
     )  # fmt: skip
 
 
-OF_COPIES_TOO: Final = (Kind.RELEASED, Kind.CANCELLED, Kind.EXPIRED)
+OF_COPIES_TOO: Final = (Kind.RELEASED, Kind.CANCELLED, Kind.EXPIRED, Kind.RESCHEDULED)
 """The kinds that, with a group, are about the copy that waits for a retry."""
 
 ORDERED: Final = (
@@ -125,9 +136,9 @@ def with_pairs(facts: DataFrame, pairs: DataFrame) -> DataFrame:
     It came out when the application received it, where consumers write receipts; else, when a node
     delivered it.
     """
-    due_ms = F.when(F.col("rescheduled") > 0, F.col("released_due_ms")).otherwise(F.col("scheduled_due_ms"))
+    known = ("rescheduled_due_ms", "scheduled_due_ms", "released_due_ms", "produced_due_ms")
     return (
         facts.join(F.broadcast(pairs), "pair")
-        .withColumn("due_ms", F.coalesce(due_ms, F.col("released_due_ms"), F.col("produced_due_ms")))
+        .withColumn("due_ms", F.coalesce(*known))
         .withColumn("out", F.when(F.col("receipts"), F.col("received")).otherwise(F.col("delivered")))
     )

@@ -30,7 +30,8 @@ class Kind(StrEnum):
     DEAD = "dead"  # detail: as of retried
     # with a group: the copy that waits for its retry; with attempt 1, for that group alone
     CANCELLED = "cancelled"
-    RESCHEDULED = "rescheduled"  # reserved: no command reschedules yet; due_ms: the new one
+    # due_ms: the new one; detail UPDATED: its record is new. With a group: the copy that waits for its retry
+    RESCHEDULED = "rescheduled"
     # due, and not released; detail: TOPIC_DELETED or MISFIRED. With a group, an offset and RETENTION: trimmed
     # before the group had acknowledged it
     EXPIRED = "expired"

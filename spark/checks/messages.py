@@ -49,6 +49,13 @@ def released_twice(_: Span) -> Column:
     return F.col("first") & (F.col("released") > 1)
 
 
+def rescheduled_in_vain(_: Span) -> Column:
+    """Find messages that were released at another due time than they were last rescheduled to."""
+    kept = F.col("released_due_ms") == F.col("rescheduled_due_ms")
+    kept &= F.col("rescheduled_last") <= F.col("released_first")
+    return F.col("first") & (F.col("rescheduled") > 0) & (F.col("released") > 0) & ~kept
+
+
 def never_delivered(span: Span) -> Column:
     """Find messages that were released, and that a group never got or settled, though it got later ones.
 
@@ -137,8 +144,8 @@ def lifecycle(span: Span) -> Column:
 PROMISES: Final[Mapping[str, Predicate]] = {
     check.__name__: check
     for check in (
-        never_scheduled, never_released, released_twice, never_delivered, never_retried, early,
-        delivered_after_cancel, duplicate_not_marked, lifecycle,
+        never_scheduled, never_released, released_twice, rescheduled_in_vain, never_delivered, never_retried,
+        early, delivered_after_cancel, duplicate_not_marked, lifecycle,
     )
 }  # fmt: skip
 """Checks of what is promised."""

@@ -58,6 +58,10 @@ PLANTED: dict[str, list[dict[str, Any]]] = {
     "never_released": life(2, Kind.RELEASED, Kind.DELIVERED, Kind.RECEIVED, Kind.ACKED),
     "never_delivered": life(3, Kind.DELIVERED, Kind.RECEIVED, Kind.ACKED),
     "released_twice": [*life(4), row(Kind.RELEASED, 2, DUE_MS - 40, 4, position=99)],
+    "rescheduled_in_vain": [
+        *life(13),
+        row(Kind.RESCHEDULED, 1, DUE_MS - 500, 13, due_ms=DUE_MS - 100, offset=None),
+    ],
     "early": [*life(5, Kind.DELIVERED), row(Kind.DELIVERED, 2, DUE_MS - 1, 5)],
     "delivered_after_cancel": [*life(6), row(Kind.CANCELLED, 1, DUE_MS - 500, 6)],
     "duplicate_not_marked": [*life(7), row(Kind.RECEIVED, -1, DUE_MS + 9, 7)],
@@ -85,6 +89,17 @@ RIGHT = [
     *life(27, Kind.ACKED),
     row(Kind.RETRIED, 3, DUE_MS + 20, 27),
     row(Kind.CANCELLED, 4, DUE_MS + 30, 27, group="g", offset=None, attempt=2),  # the copy alone
+    *(
+        row(Kind.RESCHEDULED, 1, DUE_MS - 800, 30, due_ms=due, position=n)
+        for n, due in enumerate((1, DUE_MS))
+    ),
+    *life(30, Kind.SCHEDULED),
+    row(Kind.SCHEDULED, 1, DUE_MS - 900, 30, due_ms=DUE_MS + 3_600_000),
+    *life(31, Kind.RELEASED, Kind.DELIVERED, Kind.RECEIVED, Kind.ACKED),
+    row(Kind.RESCHEDULED, 1, DUE_MS - 800, 31, due_ms=DUE_MS + 3_600_000),  # not due yet
+    *life(32, Kind.ACKED),
+    row(Kind.RETRIED, 3, DUE_MS + 20, 32),
+    row(Kind.RESCHEDULED, 4, DUE_MS + 21, 32, group="g", due_ms=DUE_MS + 3_600_000),  # the retry, not due yet
     *life(28, Kind.DELIVERED, Kind.RECEIVED, Kind.ACKED),
     row(Kind.CANCELLED, 3, DUE_MS - 20, 28),  # before a consumer was given it
     *life(29, Kind.DELIVERED, Kind.RECEIVED, Kind.ACKED),

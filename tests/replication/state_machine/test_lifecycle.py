@@ -20,12 +20,14 @@ from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tests.node.policies import policy
 from tests.replication.commands import NOW_MS, ack, cancel, release, schedule, subscribe
 from tests.replication.state_machine.test_released_cancels import RAISE, cancel_released
+from tests.replication.state_machine.test_reschedules import command as reschedule
 
 GROUPS: Final = ("g", "h")
 STEP_MS: Final = 100
 EVENTS: Final = {
     Kind.SCHEDULED: Event.SCHEDULE,
     Kind.CANCELLED: Event.CANCEL,
+    Kind.RESCHEDULED: Event.RESCHEDULE,
     Kind.RELEASED: Event.RELEASE,
     Kind.ACKED: Event.ACK,
     Kind.RETRIED: Event.NACK,
@@ -83,6 +85,23 @@ class Lives:
         ]
         for offset, _ in fresh[number % len(fresh) :][:1] if fresh else ():
             self.apply(cancel_released(self.machine, [offset]))
+
+    def reschedule(self, number: int) -> None:
+        if self.whole:
+            self._reschedule(list(self.whole)[number % len(self.whole)], number)
+
+    def reschedule_retry(self, number: int) -> None:
+        wheel = self.machine.wheel
+        for group in GROUPS:
+            queue = self.machine.queues.of("t", group).queue
+            for hour in wheel.hours():
+                for index in wheel.pending_ids_of(queue, hour, 0, wheel.units_in_hour(hour)).tolist()[:1]:
+                    self._reschedule((hour, index), number, copies=True)
+
+    def _reschedule(self, message: Message, number: int, *, copies: bool = False) -> None:
+        due_ms = self.now_ms + STEP_MS * (number % 4)
+        payload = reschedule(self.machine, [message], [due_ms], now_ms=self.now_ms, copies=copies)
+        self.apply(encode(payload))
 
     def release(self, number: int) -> None:
         self.now_ms += STEP_MS * (number % 4)
@@ -165,7 +184,8 @@ class Lives:
                 self.places[place] = message
                 self.current[message, each] = place
         elif group:
-            assert self.current[message, group] == Place(group, queue, offset)
+            if what is not Event.RESCHEDULE:
+                assert self.current[message, group] == Place(group, queue, offset)
             self._move_in_group(message, group, what)
         else:
             self._move(self.whole, message, what)
@@ -183,7 +203,7 @@ class Lives:
 
 STEPS: Final = (
     Lives.schedule, Lives.cancel, Lives.release, Lives.deliver, Lives.ack, Lives.nack, Lives.lease_end,
-    Lives.failover, Lives.withdraw,
+    Lives.failover, Lives.withdraw, Lives.reschedule, Lives.reschedule_retry,
 )  # fmt: skip
 
 
