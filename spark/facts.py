@@ -98,7 +98,7 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
         .groupBy(*KEY)
         .agg(
             *counts, *firsts, *lasts, *times,
-            count(is_kind(number, *OF_COPIES_TOO) & F.col("of_group") & ~(trimmed | skipped | moved), "copies"),
+            count(is_kind(number, *ENDS_OF_COPIES) & F.col("of_group") & ~trimmed & ~skipped, "copies"),
             count(trimmed, "trimmed"),
             count(skipped, "skipped"),
             count(delivered & ~F.col("marked"), "delivered_unmarked"),
@@ -116,7 +116,8 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
     )  # fmt: skip
 
 
-OF_COPIES_TOO: Final = (Kind.RELEASED, Kind.CANCELLED, Kind.EXPIRED, Kind.RESCHEDULED)
+ENDS_OF_COPIES: Final = (Kind.RELEASED, Kind.CANCELLED, Kind.EXPIRED)
+OF_COPIES_TOO: Final = (*ENDS_OF_COPIES, Kind.RESCHEDULED)
 """The kinds that, with a group, are about the copy that waits for a retry."""
 
 ORDERED: Final = (
