@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.simulation.checker import Violation
 
@@ -67,6 +67,11 @@ class Ledger:
         """By topic: what came due too late for its topic's settings."""
         self.forgotten: defaultdict[str, set[Id]] = defaultdict(set)
         """By group: what retention took before the group was made."""
+        self.perhaps_due: dict[bytes, set[int]] = {}
+        """Earliest due times that reschedules ask for whose outcome is not known."""
+        self._rescheduled: set[bytes] = set()
+        self._first_due: defaultdict[bytes, set[int]] = defaultdict(set)
+        """Of messages as they were delivered for the first time."""
         self._ids: dict[bytes, Id] = {}
         self._groups = groups
 
@@ -74,6 +79,20 @@ class Ledger:
         before = self.told.setdefault(label, told)
         demand(before.message == told.message, f"L1: {label!r} is scheduled as {before} and {told}")
         self._is(label, told.message)
+
+    def rescheduled(self, label: bytes, due_ms: int) -> None:
+        """It is due then, and nobody may have it or get it as it was due before."""
+        self.told[label] = replace(self.told[label], due_ms=due_ms)
+        self.perhaps_due.pop(label, None)
+        self._rescheduled.add(label)
+        self._check_due(label)
+
+    def _check_due(self, label: bytes) -> None:
+        wrong = self._first_due[label] - {self.told[label].due_ms}
+        known = label in self._rescheduled and label not in self.perhaps_due
+        demand(
+            not (known and wrong), f"L12: {label!r} is due at {self.told[label].due_ms}, and given as {wrong}"
+        )
 
     def cancel_answered(self, label: bytes, retried: Collection[str] = ()) -> None:
         """``retried``: the groups for which it has been put back for a retry."""
@@ -98,10 +117,12 @@ class Ledger:
         early = due_ms - true_ms
         demand(early <= self.early_ms, f"L3: {label!r} is delivered {early} ms early in term {given.term}")
         told = self.told.get(label)
-        demand(
-            told is None or due_ms >= told.due_ms,
-            f"L3: {label!r} was due at {told and told.due_ms}, not {due_ms}",
-        )
+        if told is not None:
+            first_ms = min(told.due_ms, *self.perhaps_due.get(label, ()), told.due_ms)
+            demand(due_ms >= first_ms, f"L3: {label!r} was due at {first_ms}, not {due_ms}")
+            if given.attempt == 1 and (group, message) not in self.redriven:
+                self._first_due[label].add(due_ms)
+                self._check_due(label)
         forgotten = (group, label) in self.settled and group not in self.sought
         demand(not forgotten, f"L6: {label!r} comes again to {group}, which has acknowledged it")
         self.counts["deliveries"] += 1
@@ -115,6 +136,9 @@ class Ledger:
         gone = self.cancelled | self.perhaps_cancelled
         return sum(told.due_ms > until_ms for label, told in self.told.items() if label not in gone)
 
+    def _latest_ms(self, label: bytes) -> int:
+        return max(self.told[label].due_ms, *self.perhaps_due.get(label, ()), self.told[label].due_ms)
+
     def missing(self, until_ms: float = math.inf) -> list[tuple[str, bytes]]:
         """Return the (group, label) that were acknowledged, not cancelled, and never delivered.
 
@@ -124,7 +148,9 @@ class Ledger:
         return [
             (group, label)
             for label, told in self.told.items()
-            if label not in gone and told.due_ms <= until_ms and told.message not in self.expired[told.topic]
+            if label not in gone
+            and self._latest_ms(label) <= until_ms
+            and told.message not in self.expired[told.topic]
             for group in self._groups[told.topic]
             if (group, label) not in self.given and is_for(group, label)
             if told.message not in self.forgotten[group]

@@ -1,4 +1,4 @@
-"""A producer that gives up on nothing, and now and then cancels: what is pending, released or delivered."""
+"""A producer that gives up on nothing, and now and then cancels and reschedules, whatever became of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TRY_AGAIN = {
 }
 
 
-WITHOUT_ROOM = {Reason.TOPIC_FULL, Reason.SECOND_FULL}
+WITHOUT_ROOM = {Reason.TOPIC_FULL, Reason.SECOND_FULL, Reason.LEVEL_TOO_LOW}
 JITTERS_MS = (0, 0, 0, 0, 300)
 HOUR_MS = 3_600_000
 FAR_TOPICS = ("a", "b")
@@ -43,6 +43,7 @@ ROUND_TRIP_MS = 120
 RECENT = 60
 """Messages that are cancelled later than at once: they may be released, or with a consumer."""
 GONE = (pb.CANCEL_OUTCOME_CANCELLED, pb.CANCEL_OUTCOME_ALREADY_CANCELLED)
+CHANGED = (pb.CHANGE_OUTCOME_CHANGED, pb.CHANGE_OUTCOME_ALREADY_SO)
 LATE = (
     pb.CANCEL_OUTCOME_ALREADY_RELEASED, pb.CANCEL_OUTCOME_ALREADY_DELIVERED, pb.CANCEL_OUTCOME_ALREADY_DONE,
 )  # fmt: skip
@@ -78,6 +79,10 @@ class ModelProducer:
             if self._recent and rng.random() < 0.2:  # perhaps behind a rate or a key, or with a consumer
                 few = rng.sample(self._recent, min(len(self._recent), rng.choice((1, 1, 3, 10))))
                 await self.cancel_all(few)
+            if rng.random() < 0.4:
+                some = rng.choice((labels, labels, self._recent))
+                few = rng.sample(some, min(len(some), rng.choice((1, 1, 3, 10))))
+                await self.reschedule(few, self._dues(len(few)))
             if self._world.schedules_far and rng.random() < 0.15:
                 await self._schedule_far()
             await asyncio.sleep(rng.uniform(0.002, 0.08))
@@ -88,6 +93,8 @@ class ModelProducer:
         reach_ms = rng.choice((12, 12, 12, 24 * 100, 24 * 365 * 3)) * HOUR_MS
         dues_ms = [begin_ms + rng.randrange(reach_ms) for _ in range(rng.choice((20, 60, 200)))]
         labels = await self.schedule(rng.choice(FAR_TOPICS), dues_ms)
+        moved = rng.sample(labels, len(labels) // 3)
+        await self.reschedule(moved, [begin_ms + rng.randrange(reach_ms) for _ in moved])
         await self.cancel_all(rng.sample(labels, len(labels) // 3))
 
     async def schedule(
@@ -169,6 +176,36 @@ class ModelProducer:
                 raise Violation(f"{label!r} was acknowledged, and a cancel is answered {outcome}")
         return [outcome in GONE for outcome in answer.outcomes]
 
+    async def reschedule(self, labels: list[bytes], dues_ms: list[int]) -> None:
+        """Have messages due at other times; what is not pending stays as it is."""
+        ledger = self._world.ledger
+        if not labels:
+            return
+        request = pb.RescheduleRequest(
+            ids=[str(MessageId(0, *ledger.told[label].message)) for label in labels], due_ms=dues_ms
+        )
+        gone = ledger.cancelled | ledger.perhaps_cancelled
+        for label, due_ms in zip(labels, dues_ms, strict=True):
+            ledger.perhaps_due.setdefault(label, set()).add(due_ms)
+        raw = await self._ask("reschedule", request.SerializeToString())
+        if isinstance(raw, Refusal):
+            return  # some may have been moved
+        answer = pb.RescheduleResponse.FromString(raw)
+        for label, due_ms, outcome, now_due_ms in zip(
+            labels, dues_ms, answer.outcomes, answer.due_ms, strict=True
+        ):
+            ledger.counts[f"RESCHEDULE_{pb.ChangeOutcome.Name(outcome)}"] += 1
+            if outcome in CHANGED:
+                demand(now_due_ms >= due_ms, f"L12: {label!r} is asked for {due_ms}, and due at {now_due_ms}")
+                ledger.rescheduled(label, now_due_ms)
+            elif outcome == pb.CHANGE_OUTCOME_ALREADY_CANCELLED:
+                demand(label in gone, f"L2: {label!r} is cancelled, and nobody has asked for it before")
+            elif outcome == pb.CHANGE_OUTCOME_ALREADY_RELEASED:
+                if not self._asked_again and ledger.perhaps_due[label] == {due_ms}:
+                    del ledger.perhaps_due[label]  # it has not been moved
+            elif outcome != pb.CHANGE_OUTCOME_NOT_FOUND or not self._world.forgets_soon:
+                raise Violation(f"{label!r} was acknowledged, and a reschedule is answered {outcome}")
+
     async def _ask(self, call: str, raw: bytes) -> bytes | Refusal:
         self._asked_again = False
         while True:
@@ -186,17 +223,18 @@ class ModelProducer:
         node = self._world.likely_leader(self._rng, self._name)
         if node is None:
             return None
-        ask = node.edge.schedule if call == "schedule" else node.edge.cancel
+        calls = {"schedule": node.edge.schedule, "reschedule": node.edge.reschedule}
+        ask = calls.get(call, node.edge.cancel)
         try:
             answer = await asyncio.wait_for(ask(raw), 2.0)
         except (StreamEnded, TimeoutError):
             return None
         return None if (self._name, node.name) in self._world.cuts else answer
 
-    def _dues(self) -> list[int]:
+    def _dues(self, count: int = 0) -> list[int]:
         rng, now_ms = self._rng, self._world.true_ms()
         spread = rng.choice(((-2000, 0), (0, 300), (0, 1500), (0, 1500), (500, 6000), (1000, 12_000)))
-        count = rng.choice((1, 1, 2, 5, 40))
+        count = count or rng.choice((1, 1, 2, 5, 40))
         if rng.random() < 0.2:
             return [now_ms + rng.randint(*spread)] * count
         return [now_ms + rng.randint(*spread) for _ in range(count)]

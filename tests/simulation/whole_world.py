@@ -405,8 +405,9 @@ def check_places(machine: Machine, sought: Set[str] = frozenset()) -> None:
         if queues[number].group or retries is None or f"{retries.topic}/{group}" in sought:
             continue
         ready = _left(queues[number], acknowledged)
+        names = wheel.ids_of(ready["hour"], ready["global_index"])
         again = _left(retries, queues.acknowledged[group, retries.queue])
-        places = list(zip(ready["hour"].tolist(), ready["global_index"].tolist(), strict=True))
+        places = list(zip(*map(np.ndarray.tolist, names), strict=True))
         copies = list(wheel.read(again["hour"], again["global_index"]))
         for hour in wheel.hours():
             state = wheel.upkeep.hour_state(hour)
