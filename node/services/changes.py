@@ -69,6 +69,7 @@ class Edges(NamedTuple):
 
     ids: Callable[[list[str]], tuple[Numbers, Numbers] | Refusal]
     may_know: Callable[[CallContext, Numbers, Numbers], NDArray[np.bool_]]
+    may_produce: Callable[[CallContext, str], bool]
     disk_allows: Callable[[], Refusal | None]
     intake: Callable[[], Intake]
     turns: IntakeTurns
@@ -200,12 +201,14 @@ class Changes:
         delivery = self._leadership.delivery
         if delivery is None:
             return self._leadership.not_leader()
-        topic = asked.topic or self._topic_of(asked.ids.of(left))
+        topic = asked.topic or self._topic_of(asked.ids.of(left), context)
         if not topic:
             text = "the messages are not kept any more, only their retries: give the topic as well"
             return Refusal(Reason.TOPIC_UNKNOWN, text)
         keys = keys_of(*asked.ids)
-        found = await delivery.waiting_copies(topic, asked.group, keys[left])
+        found = {}
+        if self._edges.may_produce(context, topic):  # else the messages are told of as unknown
+            found = await delivery.waiting_copies(topic, asked.group, keys[left])
         outcomes = OUTCOME_OF_STATE[
             self._machine.wheel.states(*self._machine.wheel.places_of(*asked.ids.of(left)))
         ]
@@ -215,11 +218,13 @@ class Changes:
             hour[row], index[row] = found.get(int(keys[row]), (hour[row], index[row]))
         return Ids(hour, index)
 
-    def _topic_of(self, ids: Ids) -> str:
-        """Return the topic of the first of the messages that is kept."""
+    def _topic_of(self, ids: Ids, context: CallContext) -> str:
+        """Return the topic of the first of the messages that is kept, and that the caller may know of."""
         wheel = self._machine.wheel
         hour, index = wheel.places_of(*ids)
-        for row in np.flatnonzero(wheel.known(hour, index))[:1].tolist():
+        for row in np.flatnonzero(wheel.known(hour, index) & self._edges.may_know(context, hour, index))[
+            :1
+        ].tolist():
             units = wheel.units(hour[row : row + 1], index[row : row + 1], thinned=True)
             if bool(is_there(units)[0]):
                 return self._machine.queues[int(queue_of(units["topic"])[0])].topic
@@ -230,6 +235,10 @@ class Changes:
     ) -> Refusal | None:
         """Change some of the messages; those without room in one command go with the next."""
         while len(rows):
+            if (
+                not asked.group
+            ):  # a message may have moved since: its old place would tell that it is cancelled
+                places = Ids(*self._machine.wheel.places_of(*asked.ids.of(rows)))
             found = self._look(asked, rows, places, context)
             if found is None:
                 await asyncio.sleep(0)
@@ -312,7 +321,7 @@ class Changes:
         record = changed(before, request)
         mask = unpack(units["topic"], units["tag_mask"])[1]
         if record.tags != before.tags:
-            mask = np.array([tag_mask(record.tags)], np.uint64)
+            mask = np.array([tag_mask(record.tags, record.ordering_key)], np.uint64)
         command.tag_mask = mask.astype("<u8").tobytes()
         if record == before:
             return None

@@ -86,7 +86,9 @@ class ProducerService:
         self._repeats = Repeats(core.config.shard, core.machine)
         self._turns = IntakeTurns()
         self._errors = CallErrors()
-        edges = Edges(self._ids, self._may_know, self._disk_allows, lambda: self._intake, self._turns)
+        edges = Edges(
+            self._ids, self._may_know, self._may_produce, self._disk_allows, lambda: self._intake, self._turns
+        )
         self._changes = Changes(core, edges)
         self._readers: set[asyncio.Task[None]] = set()  # of the schedule streams
 
@@ -354,6 +356,9 @@ class ProducerService:
             return Refusal(Reason.MESSAGE_NOT_FOUND, text)
         return hour, index
 
+    def _may_produce(self, context: CallContext, topic: str) -> bool:
+        return self._authorizer.refusal(context, Right.PRODUCE, [topic]) is None
+
     def _may_know(
         self, context: CallContext, hour: NDArray[np.uint32], index: NDArray[np.uint32]
     ) -> NDArray[np.bool_]:
@@ -368,10 +373,7 @@ class ProducerService:
         there[there] = wheel.readable(hour[there], index[there])
         units = wheel.units(hour[there], index[there])
         topics, which = np.unique(queue_of(units["topic"]), return_inverse=True)
-        allowed = [
-            self._authorizer.refusal(context, Right.PRODUCE, [queues[number].topic]) is None
-            for number in topics.tolist()
-        ]
+        allowed = [self._may_produce(context, queues[number].topic) for number in topics.tolist()]
         there[there] = np.array(allowed, dtype=np.bool_)[which]
         return there
 

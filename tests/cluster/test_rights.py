@@ -14,15 +14,19 @@ from tarry.proto.tarry_message_pb2 import MessageState, Record
 from tarry.proto.tarry_operator_pb2 import (
     ClusterStatusRequest,
     ClusterStatusResponse,
+    FinishUpgradeRequest,
     Rights,
     TransferLeadershipRequest,
 )
 from tarry.proto.tarry_producer_pb2 import (
     CancelOutcome,
     CancelRequest,
+    ChangeOutcome,
     GetRequest,
     GetResponse,
+    RescheduleRequest,
     ScheduleRequest,
+    UpdateRequest,
 )
 from tests.cluster.steady import STEADY
 from tests.cluster.wire import TIMEOUT_S, Wire, refusal, wire
@@ -80,6 +84,23 @@ def never_given(known: str) -> str:
     """An id that belongs to no message, of the hour of one that does."""
     found = MessageId.parse(known)
     return str(MessageId(found.shard, found.hour, found.global_index + 1_000))
+
+
+def test_a_message_of_others_can_neither_be_changed_nor_told_from_one_that_is_not_there(node: Wire) -> None:
+    node.operator.FinishUpgrade(FinishUpgradeRequest(), timeout=TIMEOUT_S, metadata=bearing("root"))
+    theirs, ours = schedule(node, "payments", "root"), schedule(node, "orders.new", "shop")
+    shop = {"timeout": TIMEOUT_S, "metadata": bearing("shop")}
+    for group in ("", "g"):
+        ids = [theirs, ours, never_given(theirs)]
+        request = RescheduleRequest(
+            ids=ids, delay_ms=[7_200_000], group=group, topic="payments" if group else ""
+        )
+        told, right, unknown = node.producer.Reschedule(request, **shop).outcomes
+        assert told == unknown == ChangeOutcome.CHANGE_OUTCOME_NOT_FOUND
+        assert group or right == ChangeOutcome.CHANGE_OUTCOME_CHANGED
+        update = UpdateRequest(id=theirs, body=b"", group=group, topic=request.topic)
+        assert node.producer.Update(update, **shop).outcome == ChangeOutcome.CHANGE_OUTCOME_NOT_FOUND
+    assert get(node, theirs, "root").record.body
 
 
 def test_a_message_of_others_can_neither_be_cancelled_nor_told_from_one_that_is_not_there(node: Wire) -> None:

@@ -15,6 +15,7 @@ from tests.mutants import (
     incarnations,
     levels,
     listing,
+    moves,
     policies,
     producers,
     strangers,
@@ -44,4 +45,5 @@ MUTANTS = [
     *background.MUTANTS,
     *cancels.MUTANTS,
     *thinning.MUTANTS,
+    *moves.MUTANTS,
 ]

@@ -521,8 +521,8 @@ MUTANTS = (
     Mutant(
         "what_is_read_ahead_is_trusted_for_ever",
         "the event loop waits for the disk",
-        "        feed.read_ahead = NONE\n        return batch\n",
-        "        return batch\n",
+        "        feed.read_ahead = NONE\n        if not feed",
+        "        if not feed",
         (
             "tests/node/delivery/test_cold_records.py::test_what_was_read_ahead_is_taken_for_cached_for_one_batch_only",
         ),

@@ -196,7 +196,7 @@ CALLS = (
     Mutant(
         "anybody_cancels_any_message",
         "a tenant cancels the messages of others",
-        "            piece = piece[chosen(hour[piece], index[piece])]\n",
+        "            piece = piece[chosen(*wheel.places_of(hour[piece], index[piece]))]\n",
         "",
         (
             "tests/cluster/test_rights.py::test_a_message_of_others_can_neither_be_cancelled_nor_told_from_one_that_is_not_there",

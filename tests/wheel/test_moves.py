@@ -242,6 +242,17 @@ def test_an_id_answers_though_its_hour_is_dropped_and_not_as_if_cancelled_where_
     wheel.close()
 
 
+def test_wheels_that_know_other_ids_of_the_same_messages_have_different_digests(tmp_path: Path) -> None:
+    digests = set()
+    for kept in (True, False):
+        wheel = Wheel(tmp_path / f"{kept}", WheelSettings())
+        names = append(wheel, [START_MS + 1_000])
+        move(wheel, names, [START_MS + 2_000], kept=kept)
+        digests.add(wheel.digest())
+        wheel.close()
+    assert len(digests) == 2
+
+
 @pytest.mark.parametrize("blocks", [4, 4_096])
 @given(
     calls=st.lists(
