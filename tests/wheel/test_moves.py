@@ -242,6 +242,26 @@ def test_an_id_answers_though_its_hour_is_dropped_and_not_as_if_cancelled_where_
     wheel.close()
 
 
+def test_a_message_outlives_the_thinning_of_the_hour_that_it_left(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path / "hours", WheelSettings())
+    (name, *_) = append(wheel, [START_MS + 1_000] * 2_000)
+    (at,) = move(wheel, [name], [START_MS + 9 * HOUR_MS])
+    wheel.take(START_MS + HOUR_MS, 5_000)
+    left = wheel.hour_state(HOUR)
+    assert left is not None
+    assert wheel.thin(wheel.write_thin(left, np.empty(0, np.uint32)))
+    state = wheel.capture()
+    wheel.sync(state)
+    wheel.committed(state)
+    wheel.close()
+    wheel = Wheel.recover(tmp_path / "hours", WheelSettings(), state)
+    assert (places(wheel, [name]), ids_of(wheel, [at])) == ([at], [name])
+    assert wheel.read(*ids([at])) == [b"due %d" % (START_MS + 9 * HOUR_MS)]
+    move(wheel, [name], [START_MS + 2 * HOUR_MS])
+    assert wheel.take(START_MS + 3 * HOUR_MS, 10).due_ms.tolist() == [START_MS + 2 * HOUR_MS]
+    wheel.close()
+
+
 def test_wheels_that_know_other_ids_of_the_same_messages_have_different_digests(tmp_path: Path) -> None:
     digests = set()
     for kept in (True, False):
