@@ -50,6 +50,7 @@ from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
 from tarry.node.services.query import QueryService
+from tarry.node.services.schedule_request import KEYS_OF_MESSAGE
 from tarry.proto.bearer_token import PeerTokens
 from tarry.proto.files import make_folder
 from tarry.proto.reasons import Reason
@@ -400,7 +401,8 @@ def _is_loopback(listen: str) -> bool:
 
 
 def _replication_settings(config: NodeConfig) -> ReplicationSettings:
-    command_bytes = config.limits.batch_bytes_max + 16 * config.limits.batch_messages_max
+    columns = 16 + 12 * KEYS_OF_MESSAGE  # bytes a message of what the leader adds to a request
+    command_bytes = config.limits.batch_bytes_max + columns * config.limits.batch_messages_max
     command_bytes_max = command_bytes + COMMAND_OVERHEAD_BYTES
     return replace(
         ReplicationSettings(),

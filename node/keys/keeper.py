@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from tarry.node.keys.gathered import RUN_ROWS, Gathered
 from tarry.node.keys.rebuild import Rebuild, StateReplaced
 from tarry.node.repair.records import Damage
 from tarry.replication.blocking import RunBlocking, in_thread
-from tarry.replication.state_machine.keys import UNREAD
+from tarry.replication.state_machine.keys import UNREAD, Unread, read
 from tarry.replication.state_machine.machine import Machine
 from tarry.wheel.keys.key_index import KeyIndex, find
 from tarry.wheel.keys.run import IsGone, KeysDamaged, Run, Words
@@ -31,8 +32,10 @@ from tarry.wheel.state import Flags, Numbers, WheelDamaged
 
 log = structlog.get_logger()
 
-GATHERED_MAX: Final = 16 * RUN_ROWS
-"""Rows in memory, 16 MiB; with more, which the disk did not take, the index is built again later."""
+GATHERED_MAX: Final = 64 * RUN_ROWS
+"""Rows in memory, 64 MiB; with more, which the disk did not take, the index is built again later."""
+UNREAD_MAX: Final = 16
+"""Commands in memory whose many keys are yet to be read, by a thread; those of more are read at once."""
 LOOK_S: Final = 60.0
 """Between two looks whether runs are mostly of hours that are gone."""
 RETRY_S: Final = 10.0
@@ -65,10 +68,11 @@ class KeyKeeper:
         """Open the index of the state that the machine has now."""
         machine, self._wheel = self._machine, self._machine.wheel
         folder, needed = machine.folder / FOLDER, machine.keys_generation
-        self._gathered, self._writing = Gathered(), Gathered()
+        self._forget_gathered()
         try:
             self._index = KeyIndex.open(folder)
-            self.complete = 0 < needed <= self._index.generation
+            is_empty = machine.applied_index == 0  # the log is replayed from its start
+            self.complete = is_empty or 0 < needed <= self._index.generation
         except (OSError, KeysDamaged) as error:
             log.error("key index damaged: it is built again", error=str(error))
             self._index, self.complete = KeyIndex(folder), False
@@ -79,10 +83,14 @@ class KeyKeeper:
         self._tell()
         self._changed.set()
 
+    def _forget_gathered(self) -> None:
+        self._gathered, self._writing = Gathered(), Gathered()
+        self._unread, self._reading = list[Unread](), list[Unread]()
+
     def _tell(self) -> None:
         """Tell checkpoints which generation will have what has been applied so far."""
-        coming = bool(len(self._writing)) + bool(len(self._gathered))
-        self._machine.keyed.generation = self._generation + coming if self.complete else 0
+        coming = bool(len(self._writing) or self._reading) + bool(len(self._gathered) or self._unread)
+        self._machine.keyed.generation = max(1, self._generation + coming) if self.complete else 0
 
     @property
     def rows(self) -> int:
@@ -102,10 +110,15 @@ class KeyKeeper:
             self._begin()
         if rows := self._machine.keyed.take():
             for some in rows:
-                self._gathered.add(some)
+                if not isinstance(some, Unread):
+                    self._gathered.add(some)
+                elif len(self._unread) < UNREAD_MAX:
+                    self._unread.append(some)
+                else:
+                    self._gathered.add(np.concatenate(read(some)))
             if len(self._gathered) > GATHERED_MAX:
                 self._fail("the disk takes keys more slowly than they come")
-            elif len(self._gathered) >= RUN_ROWS:
+            elif len(self._gathered) >= RUN_ROWS or self._unread:
                 self._full.set()
             self._tell()
 
@@ -116,6 +129,8 @@ class KeyKeeper:
         """
         if self._machine.wheel is not self._wheel:
             self._begin()
+        if self._unread or self._reading:
+            await self.write()
         if not self.complete:
             return None
         index, runs, hashes = self._index, self._index.runs, (key_hash, UNREAD)
@@ -158,7 +173,8 @@ class KeyKeeper:
     async def write(self) -> None:
         """Write what is gathered; where the index is complete, it is then on disk for good."""
         async with self._changing:
-            if len(self._gathered):
+            unnamed = self.complete and self._generation == 0  # the first checkpoint says 1
+            if len(self._gathered) or self._unread or unnamed:
                 await self._commit(complete=self.complete)
 
     async def build(self) -> bool:
@@ -198,16 +214,17 @@ class KeyKeeper:
         """Write what is gathered as a run, and where the index is then complete, a manifest."""
         index, generation = self._index, self._generation + 1
         self._writing, self._gathered = self._gathered, Gathered()
-        parts = self._writing.parts()
+        self._reading, self._unread = self._unread, []
+        parts, unread = self._writing.parts(), self._reading
 
         def work() -> None:
-            index.add(parts)
+            index.add([*parts, *chain.from_iterable(map(read, unread))])
             if complete:
                 index.commit(generation)
 
         done = await self._try(work)
         if index is self._index:
-            self._writing = Gathered()
+            self._writing, self._reading = Gathered(), []
             if done and complete:
                 self._generation, self.complete = generation, True
             self._tell()
@@ -275,7 +292,7 @@ class KeyKeeper:
         """Answer no lookup any more before the index is built again."""
         log.error("key index not usable: it is built again", why=why)
         self.complete = False
-        self._gathered, self._writing = Gathered(), Gathered()
+        self._forget_gathered()
         self._index = KeyIndex(self._index.folder, numbers=self._index.numbers)
         self._tell()
         self._changed.set()

@@ -27,7 +27,7 @@ from tarry.proto.dead_letters import DEAD_LETTERS, RESERVED
 from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
-from tarry.replication.state_machine.keys import NO_KEYS, KeyColumns, joined, of_sound
+from tarry.replication.state_machine.keys import NO_KEYS, KeyColumns, of_few
 from tarry.replication.state_machine.lanes import lane_of
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
@@ -39,6 +39,8 @@ DENSE_BYTES: Final = 512 << 10
 """Of nothing but empty fields, so much is parsed within 6 ms; what is larger is looked at first."""
 PIECE_BYTES: Final = 256 << 10
 """Of tags, keys and properties, looked at at once where there are many: what is wrong ends it."""
+KEYS_OF_MESSAGE: Final = 2
+"""As many times a batch's most messages a command has room for hashes of keys; of more it has none."""
 I8: Final = np.dtype("<i8")
 U4: Final = np.dtype("<u4")
 WIDTHS: Final = {"topic": 4, "due_ms": 8, "delay_ms": 8, "delay_level": 4, "tag_mask": 8, "jitter_ms": 4}
@@ -126,10 +128,10 @@ class Intake:
             now_ms=now_ms,
             request=request,
             second_messages_max=self.limits.second_messages_max,
-            keys_noted=True,
-            key_message=found.message.tobytes(),
-            key_hash=found.key_hash.tobytes(),
+            keys_noted=found is not None,
         )
+        if found is not None and len(found.message):
+            command.key_message, command.key_hash = found.message.tobytes(), found.key_hash.tobytes()
         if request.producer:
             command.producers_max = self.limits.producers_max
             command.producer_silent_ms = self.limits.producer_silent_ms
@@ -228,14 +230,16 @@ class Intake:
 
     def _records(
         self, records: Sequence[bytes], raw: bytes, sizes: NDArray[np.int64]
-    ) -> tuple[list[str], KeyColumns] | Refusal:
-        """Return the records' ordering keys, none where no record has one, and their keys."""
+    ) -> tuple[list[str], KeyColumns | None] | Refusal:
+        """Return the records' ordering keys, none where no record has one, and their keys.
+
+        None for these: they are too many for this turn, and for the command.
+        """
         bare = _bare(records, sizes)
         if bool(bare.all()) and int(sizes.max()) <= self.limits.body_bytes_max:
             return [], NO_KEYS  # nothing is in them that would have to be parsed
         keys: list[str] = []
         keyed = False
-        columns: list[KeyColumns] = []
         try:
             for part, checked in self._checked(records, raw, sizes):
                 found = self._parts(records[part], checked, bare[part], sizes[part], part.start)
@@ -243,10 +247,9 @@ class Intake:
                     return found
                 keyed |= bool(found)
                 keys += found or [""] * len(checked)
-                columns.append(of_sound(records[part], part.start))
         except DecodeError:
             return Refusal(Reason.RECORD_INVALID, "a record is not a serialized tarry.v1.Record")
-        return keys if keyed else [], joined(columns)
+        return keys if keyed else [], of_few(records, KEYS_OF_MESSAGE * self.limits.batch_messages_max)
 
     def _checked(
         self, records: Sequence[bytes], raw: bytes, sizes: NDArray[np.int64]

@@ -298,7 +298,8 @@ class Machine:
             )
             if self.keyed.wanted and not target.group:  # a dead letter is found by its keys, too
                 letters = keys.of_records([command.records[i] for i in keep.tolist()])
-                self.keyed.add(letters, np.full(len(keep), target.queue, np.uint32), placed)
+                queue = np.full(len(keep), target.queue, np.uint32)
+                self.keyed.add(letters, queue, placed.hour, placed.global_index)
             if command.lane and target.group == command.group:  # not redriven: that comes after its key
                 self.queues.block(target.queue, lane[keep], placed)
         return Acked(offsets[stale])

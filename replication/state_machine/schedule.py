@@ -222,9 +222,8 @@ class Scheduler:
         )
         ends = list(accumulate([part.n for part in parts]))
         starts = [0, *ends[:-1]]
-        if self._keyed.wanted:
-            for part, start in zip(parts, starts, strict=True):
-                self._keyed.add(keys.of_command(part.command), columns.queue, done, start)
+        for part, start in zip(parts, starts, strict=True):
+            self._keyed.scheduled(part.command, columns.queue, done, start)
         hour, index = done.hour.astype("<u4").tobytes(), done.global_index.astype("<u4").tobytes()
         due_ms = columns.due_ms.astype("<i8").tobytes()
         past = columns.past if bool(columns.past.any()) else None

@@ -17,6 +17,7 @@ from tarry.node.keys import search
 from tarry.node.keys.search import KeysIncomplete
 from tarry.node.services import key_calls
 from tarry.node.services.key_calls import KeyCalls
+from tarry.node.services.schedule_request import KEYS_OF_MESSAGE
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.message_id import MessageId
@@ -278,6 +279,54 @@ async def test_an_entry_of_a_leader_that_tells_no_keys_is_looked_into(tmp_path: 
             await lead.propose(log_pb.ScheduleCommand(now_ms=now_ms, request=columns, **more))
         assert len(await ids(lead, "k")) == 2 * len(absurd)
         assert len(await ids(lead, "l")) == len(absurd)
+
+
+async def test_a_batch_with_more_keys_than_a_command_has_room_for_is_found_by_each(tmp_path: Path) -> None:
+    """Each replica then reads them in a thread; a lookup waits for that."""
+    count, most = 4_096, 16
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        due_ms = lead.node.time.now_ms() + HOUR_MS
+        few = await schedule(lead, [["every", f"few{at}"] for at in range(count)], due_ms)
+        named = [[f"k{at}-{key}" for key in range(most - 1)] + ["every"] for at in range(count)]
+        batches = [await schedule(lead, named, due_ms) for _ in range(20)]
+        for batch, key in (
+            (batches[0], "k7-3"),
+            (batches[5], f"k{count - 1}-{most - 2}"),
+            (batches[19], "k0-0"),
+        ):
+            at = int(key[1:].partition("-")[0])
+            found = await ids(lead, key)
+            assert found == [one[at] for one in batches]
+            assert batch[at] in found
+        assert await ids(lead, "few9") == few[9:10]
+        pages = await ids(lead, "every", limit=1_000, due_from_ms=due_ms)
+        assert pages == few + [one for batch in batches for one in batch]
+
+
+async def test_the_largest_batch_with_as_many_keys_as_a_command_has_room_for_is_taken(tmp_path: Path) -> None:
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        limits = lead.node.config.limits
+        count = limits.batch_messages_max
+        room = KEYS_OF_MESSAGE * count
+        body = bytes(limits.batch_bytes_max // count - 50)
+        for keys_each in (KEYS_OF_MESSAGE, KEYS_OF_MESSAGE + 1):
+            records = [
+                Record(keys=[f"k{at}"] * keys_each, body=body).SerializeToString() for at in range(count)
+            ]
+            delays = np.full(count, HOUR_MS)
+            raw = ScheduleBatchRequest(topics=["t"], delay_ms=delays, records=records).SerializeToString()
+            spare = limits.batch_bytes_max - len(raw)
+            assert spare > 0
+            records[0] = Record(keys=["k0"] * keys_each, body=body + bytes(spare - 4)).SerializeToString()
+            raw = ScheduleBatchRequest(topics=["t"], delay_ms=delays, records=records).SerializeToString()
+            assert limits.batch_bytes_max - 8 < len(raw) <= limits.batch_bytes_max
+            command = lead.edge._producer._intake.batch(raw, lead.node.time.now_ms())
+            assert isinstance(command, log_pb.ScheduleCommand)
+            assert command.keys_noted == (keys_each * count <= room)
+            assert isinstance(await lead.edge.schedule(raw), bytes)
+            assert len(await ids(lead, "k9")) == 1 + (keys_each > KEYS_OF_MESSAGE)
 
 
 async def test_what_a_caller_may_not_know_of_is_answered_as_if_it_were_not_there(tmp_path: Path) -> None:

@@ -1,0 +1,197 @@
+"""The keeper of a key index: what a checkpoint says it has is there, after a crash at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tarry.node.config import Dispatch
+from tarry.node.keys import keeper as module
+from tarry.node.keys.keeper import KeyKeeper
+from tarry.node.recovery.checkpoints import Checkpoints
+from tarry.node.repair.records import Damage
+from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.replication.state_machine import keys
+from tarry.replication.state_machine.commands import encode
+from tarry.replication.state_machine.machine import Machine, MachineSettings
+from tarry.wheel.keys.run import IDS_END
+from tarry.wheel.state import HOUR_MS
+from tests.replication.commands import NOW_MS
+
+KEYS = ["a", "b", "c"]
+
+
+def command(key_list: list[str], hour: int) -> bytes:
+    """A schedule of one message for each key."""
+    records = [Record(keys=[key]).SerializeToString() for key in key_list]
+    due_ms = np.full(len(records), NOW_MS + hour * HOUR_MS, "<i8").tobytes()
+    request = log_pb.ScheduleColumns(topics=["t"], due_ms=due_ms, records=records)
+    return encode(log_pb.ScheduleCommand(now_ms=NOW_MS, request=request))
+
+
+class Node:
+    """A machine, the keeper of its keys, and its checkpoints, over a log that lasts."""
+
+    def __init__(self, folder: Path, log: list[bytes]) -> None:
+        self.folder, self.log = folder, log
+        self.refuses = False
+        self.machine = Machine(folder, MachineSettings())
+        self.keeper = KeyKeeper(self.machine, Damage(self.machine, 0, self.blocking), 1 << 40, self.blocking)
+        self.checkpoints = Checkpoints(
+            self.machine, Dispatch(), lambda _: None, self.blocking, self.keeper.write
+        )
+        for entry in log[self.machine.applied_index :]:
+            self._apply(entry)
+
+    async def keys_blocking(self, work: Callable[[], Any]) -> Any:
+        """Run disk work of the keeper, which the disk may refuse."""
+        await asyncio.sleep(0)
+        if self.refuses:
+            raise OSError("no space left")
+        return await self.blocking(work)
+
+    async def blocking(self, work: Callable[[], Any]) -> Any:
+        """Run disk work, with a turn before and one behind it."""
+        await asyncio.sleep(0)
+        done = work()
+        await asyncio.sleep(0)
+        return done
+
+    def apply(self, entry: bytes) -> None:
+        self.log.append(entry)
+        self._apply(entry)
+
+    def _apply(self, entry: bytes) -> None:
+        self.machine.apply(self.machine.applied_index + 1, 1, [entry])
+        self.keeper.applied()
+
+    def crashed(self, to: Path) -> Node:
+        """Return the node as it comes back after the power has gone, all that was written being there."""
+        shutil.copytree(self.folder, to)
+        self.machine.close()
+        return Node(to, self.log)
+
+    async def found(self) -> dict[str, int] | None:
+        """Return how many messages each key has; None: the index is not complete."""
+        queue = self.machine.queues.find("t")
+        counts: dict[str, int] = {}
+        for key in KEYS:
+            number = np.array([queue.queue if queue else 0], np.uint32)
+            wanted = int(keys.of_topic(keys.hashes([key.encode()]), number)[0])
+            ids = await self.keeper.find(wanted, 0, IDS_END, 1 << 20)
+            if ids is None:
+                return None
+            counts[key] = len(ids)
+        return counts
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_after_crashes_at_any_moment_every_key_is_found_or_the_index_says_that_it_is_not_complete(
+    data: st.DataObject,
+) -> None:
+    steps = st.sampled_from(["apply", "apply", "write", "checkpoint", "merge", "build", "refuse", "crash"])
+    expected: Counter[str] = Counter()
+
+    async def play(folder: Path) -> None:
+        starts, refused = 1, False
+        node = Node(folder / "0", [])
+        under_way: list[asyncio.Task[Any]] = []
+        assert await node.keeper.build()
+        for step in data.draw(st.lists(steps, max_size=25)):
+            if step == "apply":
+                some = data.draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=4))
+                expected.update(some)
+                node.apply(command(some, data.draw(st.sampled_from([1, 2, 500]))))
+            elif step == "crash":
+                node = node.crashed(folder / str(starts))
+                for task in under_way:
+                    task.cancel()
+                under_way, starts = [], starts + 1
+                assert refused or node.keeper.complete
+            elif step == "refuse":
+                node.refuses, refused = not node.refuses, True
+            else:
+                work = {
+                    "write": node.keeper.write,
+                    "checkpoint": node.checkpoints.write,
+                    "merge": node.keeper.merge,
+                    "build": node.keeper.build,
+                }[step]
+                if step != "build" or not node.keeper.complete:
+                    under_way.append(asyncio.ensure_future(work()))
+            for _ in range(data.draw(st.integers(0, 6))):
+                await asyncio.sleep(0)
+            counts = await node.found()
+            assert counts is None or counts == {key: expected[key] for key in KEYS}
+        node.refuses = False
+        await asyncio.gather(*under_way, return_exceptions=True)
+        if not node.keeper.complete:
+            assert await node.keeper.build()
+        assert await node.found() == {key: expected[key] for key in KEYS}
+        await node.checkpoints.write()
+        again = node.crashed(folder / "last")
+        assert again.keeper.complete
+        assert await again.found() == {key: expected[key] for key in KEYS}
+        again.machine.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(play(Path(folder)))
+
+
+async def test_a_checkpoint_without_new_keys_writes_nothing_of_the_index(tmp_path: Path) -> None:
+    node = Node(tmp_path / "state", [])
+    assert await node.keeper.build()
+    node.apply(command(["a"], 1))
+    await node.checkpoints.write()
+    files = {path.name: path.stat().st_mtime_ns for path in (node.folder / "keys").iterdir()}
+    assert len(files) == 2
+    node.apply(command([], 1))
+    await node.checkpoints.write()
+    assert {path.name: path.stat().st_mtime_ns for path in (node.folder / "keys").iterdir()} == files
+    node.machine.close()
+
+
+async def test_where_the_disk_takes_keys_too_slowly_memory_has_a_bound_and_the_index_is_built_again(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(module, "GATHERED_MAX", 5)
+    node = Node(tmp_path / "state", [])
+    assert await node.keeper.build()
+    node.apply(command(["a"] * 5, 1))
+    assert node.keeper.complete
+    node.apply(command(["a"], 1))
+    assert not node.keeper.complete
+    assert node.keeper.rows == 0
+    assert node.machine.keyed.generation == 0
+    assert await node.keeper.build()
+    assert (await node.found() or {})["a"] == 6
+    node.machine.close()
+
+
+async def test_rows_of_hours_that_were_dropped_go_with_a_merge(tmp_path: Path) -> None:
+    node = Node(tmp_path / "state", [])
+    assert await node.keeper.build()
+    for hour in (1, 2) * 4:
+        node.apply(command(["a"], hour))
+        await node.keeper.write()
+    wheel = node.machine.wheel
+    wheel.take(NOW_MS + 5 * HOUR_MS, 100)
+    wheel.drop_hour(NOW_MS // HOUR_MS + 1)
+    assert await node.keeper.merge()
+    assert (len(node.keeper._index.runs), node.keeper.rows) == (1, 4)
+    assert not await node.keeper.merge()
+    wheel.drop_hour(NOW_MS // HOUR_MS + 2)
+    assert await node.keeper.merge()
+    assert node.keeper._index.runs == ()
+    node.machine.close()
