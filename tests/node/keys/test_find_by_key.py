@@ -34,6 +34,8 @@ from tests.node.lone_leader import Leader, leader, until
 from tests.simulation.edge import Context
 
 QUIET = Dispatch(checkpoint_ms=3_600_000)
+SLOW = Dispatch(checkpoint_ms=3_600_000, scrub_bytes_per_s=1)
+"""To build an index takes longer than a test."""
 
 
 async def schedule(
@@ -154,8 +156,8 @@ async def test_keys_are_found_after_a_start_with_and_without_what_the_checkpoint
         crashed = tmp_path.with_name(f"{tmp_path.name} crashed")
         copied(tmp_path, crashed)
     for folder in (tmp_path, crashed):
-        async with leader(folder, Holds(), dispatch=QUIET) as lead:
-            assert lead.node._core.keys.complete  # at once: no hour is read
+        async with leader(folder, Holds(), dispatch=SLOW) as lead:
+            assert lead.node._core.keys.complete  # no hour is read
             assert await ids(lead, "k") == first + second
 
 

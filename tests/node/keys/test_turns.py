@@ -1,0 +1,61 @@
+"""What a turn of the event loop costs where messages have keys, as many as they may."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tarry.node.config import Limits
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
+from tarry.wheel.state import HOUR_MS
+from tests import turns as cost
+from tests.node.keys.test_find_by_key import complete, ids
+from tests.node.lone_leader import Leader, play
+
+MESSAGES = Limits().batch_messages_max
+
+
+def batch(keys_each: int, due_ms: object) -> bytes:
+    records = [
+        Record(body=b"x" * 100, keys=["every", *(f"k{at}-{key}" for key in range(1, keys_each))])
+        for at in range(MESSAGES)
+    ]
+    return ScheduleBatchRequest(
+        topics=["t"],
+        due_ms=due_ms,  # type: ignore[arg-type]
+        records=[record.SerializeToString() for record in records],
+    ).SerializeToString()
+
+
+def test_scheduling_as_many_keys_as_a_batch_may_have_and_finding_them() -> None:
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        await complete(lead)
+        due_ms = lead.node.time.now_ms() + np.arange(MESSAGES) % 3 * HOUR_MS + HOUR_MS
+        for keys_each in (1, 2, Limits().keys_max):
+            raw = batch(keys_each, due_ms)
+            async with steps.step(f"schedule {keys_each}"):
+                assert isinstance(await lead.edge.schedule(raw), bytes)
+        async with steps.step("find"):
+            found = await ids(lead, "every", limit=1_000)
+        assert len(found) == 3 * MESSAGES
+        async with steps.step("write"):
+            await lead.node._core.keys.write()
+        async with steps.step("find with records"):
+            assert len(await ids(lead, "every", limit=1_000, records=True)) == 3 * MESSAGES
+
+    assert cost.too_long(play(act)) == {}
+
+
+def test_finding_what_lies_in_thousands_of_hours_and_building_the_index_of_them() -> None:
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        await complete(lead)
+        hours = lead.node.time.now_ms() + (np.arange(MESSAGES) % 2_048 + 2) * HOUR_MS
+        assert isinstance(await lead.edge.schedule(batch(1, hours)), bytes)
+        async with steps.step("find"):
+            assert len(await ids(lead, "every", limit=1_000)) == MESSAGES
+        lead.node._core.keys._fail("as if it were damaged")
+        async with steps.step("build"):
+            assert await lead.node._core.keys.build()
+        assert len(await ids(lead, "every", limit=1_000)) == MESSAGES
+
+    assert cost.too_long(play(act)) == {}
