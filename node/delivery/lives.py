@@ -76,7 +76,10 @@ class Lives:
     async def tell(
         self, queue: ReadyQueue, message: Id, due_ms: int, state: MessageState
     ) -> pb.GetLifeResponse:
-        """Return what is known of a message of a topic's queue, but for its id. Raises UnitsDamaged."""
+        """Return what is known of a message of a topic's queue, by its place, but for its id.
+
+        Raises UnitsDamaged.
+        """
         told, placed = pb.GetLifeResponse(topic=queue.topic, due_ms=due_ms, queue_topic=queue.topic), None
         withdrawn = state is MessageState.CANCELLED
         if state is MessageState.RELEASED or withdrawn:
@@ -235,13 +238,12 @@ class _Telling:
 
     async def _copy(self, copies: ReadyQueue, group: str) -> tuple[Id | None, bool]:
         """Return the retry of the message that a group waits for, and whether there is surely no other."""
-        hour, index = _columns(self._message)
         if (ahead := self._blocking(copies)) is not None:
             return ahead, True
         if self._groups_left == 0 or self._copies_left <= 0:
             return None, False
         self._groups_left -= 1
-        wanted = keys_of(hour, index)
+        wanted = keys_of(*self._wheel.ids_of(*_columns(self._message)))
         try:
             search = await waiting_retries.search(self._context, copies, group, wanted, self._copies_left)
         except WheelDamaged:  # found again by what releases it, and mended
@@ -257,7 +259,8 @@ class _Telling:
         if retry is None:
             return None
         of = origins(self._wheel, *_columns(retry))
-        return retry if (int(of.hour[0]), int(of.global_index[0])) == self._message else None
+        hour, index = self._wheel.ids_of(*_columns(self._message))
+        return retry if (of.hour[0], of.global_index[0]) == (hour[0], index[0]) else None
 
     def _lane(self) -> int:
         try:

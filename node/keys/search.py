@@ -19,7 +19,7 @@ from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
-from tarry.wheel.keys.run import IDS_END, Words, hours_of, indices_of
+from tarry.wheel.keys.run import IDS_END, Words, hours_of, ids_of, indices_of
 from tarry.wheel.state import HOUR_MS, MessageState, Numbers, Rows, UnknownMessage
 
 STEP_IDS: Final = 256
@@ -64,14 +64,11 @@ class Found(NamedTuple):
 
     hour: int
     global_index: int
+    place: int
+    """Its number in the order of pages, by where it rests."""
     due_ms: int
     state: MessageState
     record: bytes
-
-    @property
-    def id(self) -> int:
-        """Number of the message in the order of pages."""
-        return self.hour << 32 | self.global_index
 
 
 @dataclass(slots=True)
@@ -143,10 +140,13 @@ class KeySearch:
                 self._damage.report(hour[rows][damaged], index[rows][damaged])
                 step.unreadable += int(damaged.sum())
             due_ms = hour[rows].astype(np.int64) * HOUR_MS + units["due_in_hour_ms"][rows]
-            columns = (column.tolist() for column in (hour[rows], index[rows], due_ms, states[rows]))
+            names = self._machine.wheel.ids_of(hour[rows], index[rows])
+            columns = (*names, ids_of(hour[rows], index[rows]), due_ms, states[rows])
             step.found += [
-                Found(at, number, due, MessageState(state), record)
-                for at, number, due, state, record in zip(*columns, records, strict=True)
+                Found(at, number, place, due, MessageState(state), record)
+                for at, number, place, due, state, record in zip(
+                    *map(np.ndarray.tolist, columns), records, strict=True
+                )
                 if record is not None and wanted.key in Record.FromString(record).keys
             ]
 
@@ -163,6 +163,8 @@ class KeySearch:
         due_ms = hour.astype(np.int64) * HOUR_MS + units["due_in_hour_ms"]
         fits = (queue_of(units["topic"]) == wanted.queue) & np.isin(states, list(wanted.states))
         fits &= (due_ms >= wanted.due_from_ms) & (due_ms < wanted.due_to_ms)
+        at_hour, at_index = wheel.places_of(*wheel.ids_of(hour, index))
+        fits &= (at_hour == hour) & (at_index == index)  # else it has moved, and is found where it rests
         return hour[fits], index[fits], units[fits], states[fits]
 
 

@@ -75,7 +75,7 @@ class KeyCalls:
                 page.messages.append(self._message(found, records=records))
                 size += len(found.record) if records else 0
                 if size > PAGE_BYTES:
-                    following, most = found.id + 1, 0
+                    following, most = found.place + 1, 0
                     break
         if following is not None:
             page.next = str(MessageId(self._core.config.shard, following >> 32, following & 0xFFFF_FFFF))

@@ -78,27 +78,34 @@ class LifeCalls:
             self._under_way -= 1
 
     async def _told(self, message: Id, context: CallContext) -> Answer:
-        queue = self._queue(message, context)
+        place = self._place(message)
+        queue = self._queue(place, context)
         if queue is not None and queue.group:
-            message = await self._origin(message)
-            queue = self._queue(message, context)
+            message = await self._origin(place)
+            place = self._place(message)
+            queue = self._queue(place, context)
         if queue is None or queue.group:
             return NOT_FOUND
         delivery = self._leadership.delivery
         if delivery is None:
             return Refusal(Reason.NO_LEADER, "leadership is moving: ask again", retry_ms=100)
-        state = self._machine.wheel.state(*message)
-        due_ms = int(self._machine.due_ms(*_columns(message))[0])
-        told = await delivery.lives.tell(queue, message, due_ms, state)
+        state = self._machine.wheel.state(*place)
+        due_ms = int(self._machine.due_ms(*_columns(place))[0])
+        told = await delivery.lives.tell(queue, place, due_ms, state)
         told.id, told.state = str(MessageId(self._shard, *message)), STATES[state]
         told.now_ms, told.applied_index = self._time.now_ms(), self._machine.applied_index
         return told.SerializeToString()
 
-    def _queue(self, message: Id, context: CallContext) -> ReadyQueue | None:
-        """Return the queue of a message that the caller may know of. Raises UnknownMessage."""
-        if self._machine.wheel.state(*message) not in STATES:
+    def _place(self, message: Id) -> Id:
+        """Return where a message rests, which may have been moved."""
+        hour, index = self._machine.wheel.places_of(*_columns(message))
+        return int(hour[0]), int(index[0])
+
+    def _queue(self, place: Id, context: CallContext) -> ReadyQueue | None:
+        """Return the queue of the message at a place, if the caller may know of it. Raises UnknownMessage."""
+        if self._machine.wheel.state(*place) not in STATES:
             return None
-        units = self._machine.wheel.units(*_columns(message))
+        units = self._machine.wheel.units(*_columns(place))
         queue = self._machine.queues[int(queue_of(units["topic"])[0])]
         return queue if self._authorizer.sees(context)(queue.topic) else None
 

@@ -350,7 +350,7 @@ class ListCalls:
         if None in records:
             damaged = chosen[[record is None for record in records]]
             self._damage.report(hour[damaged], index[damaged])
-        ids = format_ids(self._shard, hour[chosen], index[chosen])
+        ids = format_ids(self._shard, *wheel.ids_of(hour[chosen], index[chosen]))
         rows = list(map(row, chosen.tolist(), ids))
         looked = await self._pieces.alone(partial(page.add, rows, records))
         if looked < len(rows):

@@ -211,7 +211,9 @@ class Machine:
             case log_pb.CancelReleasedCommand():
                 return released_cancels.cancel(payload, self.wheel, self.queues, self.events)
             case log_pb.RescheduleCommand():
-                return reschedules.reschedule(payload, self.wheel, self.queues, self._scheduler, self.events)
+                return reschedules.reschedule(
+                    payload, self.wheel, self.queues, self._scheduler, self.events, self.keyed
+                )
             case log_pb.SubscribeCommand():
                 made = self.queues.subscribe(payload.topic, payload.group, payload.start)
                 if made:

@@ -22,7 +22,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
-from tarry.replication.state_machine import admission, event_details, lanes
+from tarry.replication.state_machine import admission, event_details, keys, lanes
 from tarry.replication.state_machine.events import Event, Events
 from tarry.replication.state_machine.outcomes import Rescheduled
 from tarry.replication.state_machine.queues import Queues
@@ -86,7 +86,12 @@ def read(command: log_pb.RescheduleCommand) -> Request | Refusal:
 
 
 def reschedule(
-    command: log_pb.RescheduleCommand, wheel: Wheel, queues: Queues, scheduler: Scheduler, events: Events
+    command: log_pb.RescheduleCommand,
+    wheel: Wheel,
+    queues: Queues,
+    scheduler: Scheduler,
+    events: Events,
+    keyed: keys.Keyed,
 ) -> Rescheduled | Refusal:
     """Apply the command."""
     asked = read(command)
@@ -124,6 +129,9 @@ def reschedule(
     )
     if command.copies:
         queues.follow(before, placed)
+    elif keyed.wanted:
+        of_rows = keys.of_records(moved)
+        keyed.add(of_rows, lanes.queue_of(topic[rows]), placed.hour, placed.global_index)
     due_ms[rows] = new_ms
     return Rescheduled(outcomes, due_ms)
 
@@ -148,9 +156,9 @@ def _find(asked: Request, wheel: Wheel, queues: Queues, *, copies: bool) -> _Fou
     retries = [number for number in distinct(queue).tolist() if queues[number].group]
     outcomes[rows[np.isin(queue, np.array(retries, np.uint32)) != copies]] = NOT_FOUND
     (rows,) = np.nonzero(outcomes == CHANGED)
-    keys = hour[rows].astype(np.uint64) << np.uint64(32) | index[rows]
+    places = hour[rows].astype(np.uint64) << np.uint64(32) | index[rows]
     twice = np.ones(len(rows), np.bool_)
-    twice[first_rows(keys)] = False
+    twice[first_rows(places)] = False
     outcomes[rows[twice]] = MOVED_MEANWHILE
     due_ms = np.zeros(len(hour), np.int64)
     due_ms[rows] = hour[rows].astype(np.int64) * HOUR_MS + units["due_in_hour_ms"][rows]
