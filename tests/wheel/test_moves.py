@@ -247,9 +247,9 @@ def test_a_message_outlives_the_thinning_of_the_hour_that_it_left(tmp_path: Path
     (name, *_) = append(wheel, [START_MS + 1_000] * 2_000)
     (at,) = move(wheel, [name], [START_MS + 9 * HOUR_MS])
     wheel.take(START_MS + HOUR_MS, 5_000)
-    left = wheel.hour_state(HOUR)
+    left = wheel.upkeep.hour_state(HOUR)
     assert left is not None
-    assert wheel.thin(wheel.write_thin(left, np.empty(0, np.uint32)))
+    assert wheel.upkeep.thin(wheel.upkeep.write_thin(left, np.empty(0, np.uint32)))
     state = wheel.capture()
     wheel.sync(state)
     wheel.committed(state)
