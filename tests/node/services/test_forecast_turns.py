@@ -25,10 +25,10 @@ RECORD = Record(body=b"x" * 100, tags=["red"]).SerializeToString()
 
 async def fill(lead: Leader, due_ms: Any, mask: int = 0) -> None:
     """Put messages into the wheel, beside the log: through it a million would take a minute."""
-    queue = lead.machine.queues.of(TOPIC).queue
+    queue, other = (lead.machine.queues.of(topic).queue for topic in (TOPIC, "other"))
     for start in range(0, len(due_ms), BATCH):
         part = due_ms[start : start + BATCH]
-        topic = np.where(np.arange(len(part)) % 10, queue + 1, queue).astype(np.uint32)
+        topic = np.where(np.arange(len(part)) % 10, other, queue).astype(np.uint32)
         masks = np.full(len(part), mask, np.uint64)
         lead.machine.wheel.append(part, topic, masks, [RECORD] * len(part))
         await asyncio.sleep(0)
