@@ -27,7 +27,7 @@ from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.state_machine.keys import UNREAD, Unread, read
 from tarry.replication.state_machine.machine import Machine
 from tarry.wheel.keys.key_index import KeyIndex, find
-from tarry.wheel.keys.run import IsGone, KeysDamaged, Run, Words
+from tarry.wheel.keys.run import IsDropped, KeysDamaged, Run, Words
 from tarry.wheel.state import Flags, Numbers, WheelDamaged
 
 log = structlog.get_logger()
@@ -37,7 +37,7 @@ GATHERED_MAX: Final = 64 * RUN_ROWS
 UNREAD_MAX: Final = 16
 """Commands in memory whose many keys are yet to be read, by a thread; those of more are read at once."""
 LOOK_S: Final = 60.0
-"""Between two looks whether runs are mostly of hours that are gone."""
+"""Between two looks whether runs are mostly of dropped hours."""
 RETRY_S: Final = 10.0
 """Before the index is built again after the disk refused, or something in it was damaged."""
 FOLDER: Final = "keys"
@@ -231,15 +231,15 @@ class KeyKeeper:
             self._changed.set()
 
     async def merge(self) -> bool:
-        """Merge some runs into one, or write one again without what is gone; False: nothing is due."""
-        index, is_gone = self._index, self._gone()
+        """Merge some runs into one, or write one again without dropped hours; False: nothing is due."""
+        index, is_dropped = self._index, self._dropped()
         chosen: list[Run] = []
         made: list[Run | None] = []
 
         def work() -> None:
-            chosen.extend(index.choose(is_gone))
+            chosen.extend(index.choose(is_dropped))
             if chosen:
-                made.append(index.merge(chosen, is_gone))
+                made.append(index.merge(chosen, is_dropped))
 
         if not await self._try(work) or not chosen:
             return False
@@ -256,17 +256,17 @@ class KeyKeeper:
 
             return await self._try(put)
 
-    def _gone(self) -> IsGone:
+    def _dropped(self) -> IsDropped:
         """Return what flags hours that were dropped."""
         wheel = self._machine.wheel
         floor = wheel.floor_hour
         there = np.array(wheel.hours(floor), np.uint32)
 
-        def is_gone(hours: Numbers) -> Flags:
+        def is_dropped(hours: Numbers) -> Flags:
             flags: Flags = (hours < floor) & ~np.isin(hours, there)
             return flags
 
-        return is_gone
+        return is_dropped
 
     async def _try(self, work: Callable[[], object]) -> bool:
         """Do disk work in a thread; False, and the index has to be built again, where that fails.

@@ -116,7 +116,7 @@ class KeySearch:
             first = step.next
 
     async def step(self, wanted: Wanted, first: int, most: int = STEP_IDS) -> Step | Refusal:
-        """Look at the ids from ``first`` on, ``most`` at most; messages that are gone are passed over."""
+        """Look at the ids from ``first`` on, ``most`` at most; what is there no more is passed over."""
         ids = await self._keeper.find(wanted.key_hash, max(first, wanted.first), wanted.end, most)
         if ids is None:
             refusal = self.refusal()

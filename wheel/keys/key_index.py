@@ -6,8 +6,8 @@
 
 A log-structured merge tree (O'Neil, Cheng, Gawlick, O'Neil, 1996): keys are written often and looked up
 rarely, so rows are only appended, and runs of like size are merged. A row says that a message may have a key:
-whoever asks looks into the message, so neither equal hashes nor rows of messages that are gone tell anything
-wrong. What is asked of the index is that no row is missing, and each byte that is read is proven.
+whoever asks looks into the message, so neither equal hashes nor rows of dropped hours tell anything wrong.
+What is asked of the index is that no row is missing, and each byte that is read is proven.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import google_crc32c
 import numpy as np
 
 from tarry.proto.files import make_folder, replace_file, sync_path
-from tarry.wheel.keys.run import ROW, IsGone, KeysDamaged, Run, Words, Written, in_order, merged, write_run
+from tarry.wheel.keys.run import ROW, IsDropped, KeysDamaged, Run, Words, Written, in_order, merged, write_run
 from tarry.wheel.state import Rows
 
 MANIFEST_NAME: Final = "manifest"
@@ -30,8 +30,8 @@ MERGED_RUNS: Final = 8
 """Runs of like size that are merged into one."""
 SMALL_ROWS: Final = 65_536
 """Runs of fewer rows count as of like size, then those of up to eight times as many, and so on."""
-GONE_MAX: Final = 0.5
-"""Share of a run's rows that may be of hours that are gone; with more it is written again without them."""
+DROPPED_MAX: Final = 0.5
+"""Share of a run's rows that may be of dropped hours; with more it is written again without them."""
 _MAGIC: Final = b"TKEYS\0\0\1"
 _HEAD: Final = struct.Struct("<8sQI")
 _RUN: Final = struct.Struct("<QQI")
@@ -101,20 +101,20 @@ class KeyIndex:
         if len(rows) and (run := self._write((in_order(rows),))):
             self.runs = (*self.runs, run)
 
-    def choose(self, is_gone: IsGone) -> list[Run]:
-        """Return runs to be merged, eight of like size, or one that is mostly gone; none: nothing is due."""
+    def choose(self, is_dropped: IsDropped) -> list[Run]:
+        """Return runs to be merged, eight of like size, or one mostly of dropped hours; none: all is well."""
         sizes: dict[int, list[Run]] = {}
         for run in self.runs:
             sizes.setdefault(_size(run.rows), []).append(run)
         alike = next((sizes[size] for size in sorted(sizes) if len(sizes[size]) >= MERGED_RUNS), [])
-        return alike or [run for run in self.runs if run.share_gone(is_gone) > GONE_MAX][:1]
+        return alike or [run for run in self.runs if run.share_dropped(is_dropped) > DROPPED_MAX][:1]
 
-    def merge(self, runs: Sequence[Run], is_gone: IsGone) -> Run | None:
-        """Write the rows of runs as one, without what is gone; None: nothing is left. Then `replace`.
+    def merge(self, runs: Sequence[Run], is_dropped: IsDropped) -> Run | None:
+        """Write the rows of runs as one, without dropped hours; None: nothing is left. Then `replace`.
 
         May run beside another call, which changes other runs. Raises OSError, KeysDamaged.
         """
-        return self._write(merged(runs, is_gone))
+        return self._write(merged(runs, is_dropped))
 
     def replace(self, runs: Sequence[Run], by: Run | None) -> None:
         """Put a run in the place of others, which stay on disk until `commit` or `forget`."""

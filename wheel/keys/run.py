@@ -32,7 +32,7 @@ IDS_END: Final = (1 << 64) - 1
 """The last id; no message has it."""
 
 Words = NDArray[np.uint64]
-IsGone = Callable[[Numbers], Flags]
+IsDropped = Callable[[Numbers], Flags]
 """Flags hours, shape (n,), of which nothing is kept any more."""
 
 
@@ -137,12 +137,12 @@ class Run:
                 raise KeysDamaged(self.path, f"block {block} is not what was written")
         return np.frombuffer(data, ROW)
 
-    def share_gone(self, is_gone: IsGone) -> float:
-        """Estimate the share of rows whose hours are gone, by the first row of each block.
+    def share_dropped(self, is_dropped: IsDropped) -> float:
+        """Estimate the share of rows whose hours are dropped, by the first row of each block.
 
         Rows are ordered by a hash, so these are drawn as if by chance.
         """
-        return float(np.count_nonzero(is_gone(hours_of(self._first_id)))) / max(1, self.blocks)
+        return float(np.count_nonzero(is_dropped(hours_of(self._first_id)))) / max(1, self.blocks)
 
     def _behind(self, key_hash: int, first: int) -> int:
         """Return the first block whose rows all come behind a hash and an id."""
@@ -183,8 +183,8 @@ def write_run(folder: Path, number: int, parts: Iterable[Rows]) -> Run | None:
     return Run(folder, Written(number, rows, google_crc32c.value(behind)))
 
 
-def merged(runs: Iterable[Run], is_gone: IsGone) -> Iterator[Rows]:
-    """Yield the rows of runs in order, each once, without those of hours that are gone.
+def merged(runs: Iterable[Run], is_dropped: IsDropped) -> Iterator[Rows]:
+    """Yield the rows of runs in order, each once, without those of dropped hours.
 
     A few blocks of each run are in memory at once. Raises OSError, KeysDamaged.
     """
@@ -193,7 +193,7 @@ def merged(runs: Iterable[Run], is_gone: IsGone) -> Iterator[Rows]:
         open_ends = [source.last() for source in sources if source.has_more]
         bound = min(open_ends) if open_ends else None
         rows = in_order(np.concatenate([source.take(bound) for source in sources]))
-        yield rows[~is_gone(hours_of(rows["id"]))]
+        yield rows[~is_dropped(hours_of(rows["id"]))]
 
 
 class _Source:

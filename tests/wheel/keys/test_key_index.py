@@ -40,17 +40,17 @@ def ids(index: KeyIndex, key_hash: int, first: int = 0, end: int = IDS_END, most
     return found
 
 
-def nothing_gone(hours: Any) -> Any:
+def nothing_dropped(hours: Any) -> Any:
     return np.zeros(len(hours), np.bool_)
 
 
-def merge(index: KeyIndex, is_gone: Any = nothing_gone) -> int:
+def merge(index: KeyIndex, is_dropped: Any = nothing_dropped) -> int:
     """Merge all that is due, and return how often."""
     for count in range(1_000):
-        chosen = index.choose(is_gone)
+        chosen = index.choose(is_dropped)
         if not chosen:
             return count
-        made = index.merge(chosen, is_gone)
+        made = index.merge(chosen, is_dropped)
         index.replace(chosen, made)
         index.commit(index.generation)
         index.forget(chosen)
@@ -72,10 +72,10 @@ def test_it_finds_what_a_dict_has_after_any_adds_merges_drops_and_starts(data: s
     hour_numbers = st.integers(HOUR, HOUR + 5)
     pair = st.tuples(st.sampled_from(hashes), hour_numbers.map(lambda h: h << 32), st.integers(0, 40))
     known: dict[int, set[int]] = {one: set() for one in hashes}
-    gone: set[int] = set()
+    dropped: set[int] = set()
 
-    def is_gone(hours: Any) -> Any:
-        return np.isin(hours, sorted(gone))
+    def is_dropped(hours: Any) -> Any:
+        return np.isin(hours, sorted(dropped))
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(key_index, "SMALL_ROWS", data.draw(st.integers(1, 50)))
@@ -86,19 +86,19 @@ def test_it_finds_what_a_dict_has_after_any_adds_merges_drops_and_starts(data: s
         ):
             if step == "add":
                 some = [(h, at | i) for h, at, i in data.draw(st.lists(pair, min_size=1, max_size=60))]
-                some = [(h, i) for h, i in some if i >> 32 not in gone]
+                some = [(h, i) for h, i in some if i >> 32 not in dropped]
                 index.add([rows(some)])
                 index.commit(index.generation + 1)
                 for h, i in some:
                     known[h].add(i)
             elif step == "merge":
-                merge(index, is_gone)
+                merge(index, is_dropped)
             elif step == "drop":
-                gone.add(data.draw(hour_numbers))
+                dropped.add(data.draw(hour_numbers))
             else:
                 index = KeyIndex.open(index.folder)
             for h, expected in known.items():
-                alive = {i for i in expected if i >> 32 not in gone}
+                alive = {i for i in expected if i >> 32 not in dropped}
                 assert alive <= set(ids(index, h)) <= expected
                 first, end = sorted(data.draw(st.tuples(*[hour_numbers] * 2)))
                 most = data.draw(st.integers(1, 10))
@@ -119,7 +119,7 @@ def test_a_key_of_many_messages_is_found_page_by_page_across_blocks_and_runs(tmp
             found += page
         assert found == every
         assert ids(index, 8) == every[:3]
-        made = index.merge(index.runs, nothing_gone)
+        made = index.merge(index.runs, nothing_dropped)
         index.replace(index.runs, made)
     assert [run.rows for run in index.runs] == [count + 3 + 1]  # each row once
 
@@ -183,7 +183,7 @@ def test_a_damaged_run_is_found_by_its_checksums_and_never_answers(tmp_path: Pat
             assert ids(again, number) == [number]
     with pytest.raises(KeysDamaged):
         again = KeyIndex.open(index.folder)
-        again.merge(again.runs, nothing_gone)
+        again.merge(again.runs, nothing_dropped)
 
 
 def test_a_missing_run_or_a_damaged_manifest_is_damage(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_power_lost_at_any_call_leaves_all_that_was_committed(tmp_path: Path) ->
             committed[data] = number
             if len(index.runs) > 1:
                 chosen = index.runs
-                made = index.merge(chosen, nothing_gone)
+                made = index.merge(chosen, nothing_dropped)
                 index.replace(chosen, made)
                 index.commit(number)
                 index.forget(chosen)
