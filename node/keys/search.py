@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -30,7 +30,11 @@ TURN_NS: Final = 3_000_000
 """Of ids looked at in one turn of the event loop."""
 TURN_BYTES: Final = 256 << 10
 """Of their records, likewise; a larger record is looked at alone."""
+STEP_BYTES: Final = 1 << 20
+"""Records of one step, beside those of its last turn."""
 DUE_MS_MAX: Final = (1 << 32) * HOUR_MS
+Fitting = tuple[Numbers, Numbers, Rows, NDArray[np.uint8]]
+"""Hours, indices, units and states of messages, shape (n,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +80,18 @@ class Step:
     """Some ids that the index has for a key, ascending, and what came of them."""
 
     found: list[Found] = field(default_factory=list)
-    unreadable: int = 0
-    """Messages whose records are damaged here, and being mended: they may have the key."""
+    unreadable: list[int] = field(default_factory=list)
+    """Places of messages whose records are damaged here, and being mended: they may have the key."""
+    examined: int = 0
+    """Number of the ids."""
     next: int | None = None
     """The id from which the next step begins; None: this was the last."""
+    size_bytes: int = 0
+    """Of the records of what was found."""
+
+    def has(self, most: int) -> bool:
+        """Return whether that is enough of a step."""
+        return len(self.found) >= most or self.size_bytes >= STEP_BYTES
 
 
 class KeySearch:
@@ -116,43 +128,64 @@ class KeySearch:
             first = step.next
 
     async def step(self, wanted: Wanted, first: int, most: int = STEP_IDS) -> Step | Refusal:
-        """Look at the ids from ``first`` on, ``most`` at most; what is there no more is passed over."""
-        ids = await self._keeper.find(wanted.key_hash, max(first, wanted.first), wanted.end, most)
+        """Look at the ids from ``first`` on, until ``most`` messages or more are found; STEP_IDS at most.
+
+        What is there no more is passed over.
+        """
+        ids = await self._keeper.find(wanted.key_hash, max(first, wanted.first), wanted.end, STEP_IDS)
         if ids is None:
             refusal = self.refusal()
             return refusal or Refusal(Reason.KEYS_INCOMPLETE, "the index of keys has changed", retry_ms=100)
-        step = Step(next=int(ids[-1]) + 1 if len(ids) == most else None)
+        step = Step(examined=len(ids), next=int(ids[-1]) + 1 if len(ids) == STEP_IDS else None)
         costs_ns = ID_NS + self._machine.wheel.costs_ns(hours_of(ids), indices_of(ids))
         for rows in portions(costs_ns, TURN_NS):
-            await self._look(wanted, ids[rows], step)
+            last = await self._look(wanted, ids[rows], step, most)
             await asyncio.sleep(0)
+            if step.has(most) and last < int(ids[-1]):
+                step.examined, step.next = int(np.searchsorted(ids, np.uint64(last), "right")), last + 1
+                break
         return step
 
-    async def _look(self, wanted: Wanted, ids: Words, step: Step) -> None:
-        hour, index, units, states = self._fitting(wanted, hours_of(ids), indices_of(ids))
-        for rows in portions(units["size"], TURN_BYTES):
-            try:
-                records = await self._damage.reads.read(hour[rows], index[rows])
-            except UnknownMessage:
-                continue  # an hour was deleted meanwhile, or thinned: of no message that waits for anything
-            damaged = np.array([record is None for record in records], np.bool_)
-            if damaged.any():
-                self._damage.report(hour[rows][damaged], index[rows][damaged])
-                step.unreadable += int(damaged.sum())
-            due_ms = hour[rows].astype(np.int64) * HOUR_MS + units["due_in_hour_ms"][rows]
-            names = self._machine.wheel.ids_of(hour[rows], index[rows])
-            columns = (*names, ids_of(hour[rows], index[rows]), due_ms, states[rows])
-            step.found += [
-                Found(at, number, place, due, MessageState(state), record)
-                for at, number, place, due, state, record in zip(
-                    *map(np.ndarray.tolist, columns), records, strict=True
-                )
-                if record is not None and wanted.key in Record.FromString(record).keys
-            ]
+    async def _look(self, wanted: Wanted, ids: Words, step: Step, most: int) -> int:
+        """Look at ids, in order, until the step has enough; return the last that was looked at."""
+        left = ids
+        while len(left):
+            hour, index, units, states = self._fitting(wanted, hours_of(left), indices_of(left))
+            left = ids[:0]
+            for rows in portions(units["size"], TURN_BYTES):
+                places = ids_of(hour[rows], index[rows])
+                try:
+                    records = await self._damage.reads.read(hour[rows], index[rows])
+                except UnknownMessage:  # some were deleted meanwhile, or thinned: look at the others again
+                    left = ids[np.searchsorted(ids, places[0]) :]
+                    await asyncio.sleep(0)
+                    break
+                self._take(wanted, (hour[rows], index[rows], units[rows], states[rows]), records, step)
+                if step.has(most):
+                    return int(places[-1])
+        return int(ids[-1])
 
-    def _fitting(
-        self, wanted: Wanted, hour: Numbers, index: Numbers
-    ) -> tuple[Numbers, Numbers, Rows, NDArray[np.uint8]]:
+    def _take(self, wanted: Wanted, fitting: Fitting, records: Sequence[bytes | None], step: Step) -> None:
+        """Add to the step which of the messages have the key."""
+        hour, index, units, states = fitting
+        places = ids_of(hour, index)
+        damaged = np.array([record is None for record in records], np.bool_)
+        if damaged.any():
+            self._damage.report(hour[damaged], index[damaged])
+            step.unreadable += places[damaged].tolist()
+        due_ms = hour.astype(np.int64) * HOUR_MS + units["due_in_hour_ms"]
+        columns = (*self._machine.wheel.ids_of(hour, index), places, due_ms, states)
+        found = [
+            Found(at, number, place, due, MessageState(state), record)
+            for at, number, place, due, state, record in zip(
+                *map(np.ndarray.tolist, columns), records, strict=True
+            )
+            if record is not None and wanted.key in Record.FromString(record).keys
+        ]
+        step.found += found
+        step.size_bytes += sum(len(one.record) for one in found)
+
+    def _fitting(self, wanted: Wanted, hour: Numbers, index: Numbers) -> Fitting:
         """Return those of the messages that are there and may be wanted, their units and their states."""
         wheel = self._machine.wheel
         there = wheel.known(hour, index)

@@ -65,18 +65,19 @@ class KeyCalls:
         page, size, examined = pb.FindByKeyResponse(), 0, 0
         following: int | None = first
         while following is not None and len(page.messages) < most and examined < EXAMINED_MAX:
-            asked = min(256, most - len(page.messages))
-            step = await self._core.key_search.step(wanted, following, asked)
+            step = await self._core.key_search.step(wanted, following, most - len(page.messages))
             if isinstance(step, Refusal):
                 return step
-            examined, following = examined + asked, step.next
-            page.unreadable += step.unreadable
+            examined, following = examined + step.examined, step.next
             for found in step.found:
                 page.messages.append(self._message(found, records=records))
                 size += len(found.record) if records else 0
-                if size > PAGE_BYTES:
-                    following, most = found.place + 1, 0
+                if size > PAGE_BYTES or len(page.messages) == most:
+                    if found is not step.found[-1]:
+                        following = found.place + 1
+                    most = 0
                     break
+            page.unreadable += sum(following is None or place < following for place in step.unreadable)
         if following is not None:
             page.next = str(MessageId(self._core.config.shard, following >> 32, following & 0xFFFF_FFFF))
         return page.SerializeToString()
@@ -115,7 +116,7 @@ def _fault(request: pb.FindByKeyRequest) -> Refusal | None:
     begin_ms, end_ms = request.due_from_ms, request.due_to_ms
     if not request.key or len(request.key) > KEY_CHARS_MAX:
         return _invalid(f"a key of {len(request.key)} characters: give 1 to {KEY_CHARS_MAX}")
-    if not 0 <= begin_ms <= DUE_MS_MAX or not 0 <= end_ms <= DUE_MS_MAX or (end_ms and end_ms <= begin_ms):
+    if not 0 <= begin_ms < DUE_MS_MAX or not 0 <= end_ms <= DUE_MS_MAX or (end_ms and end_ms <= begin_ms):
         return _invalid(f"due from {begin_ms} to {end_ms}: give ms since the epoch, the end after the start")
     if request.limit > PAGE_MAX:
         return _invalid(f"a page of {request.limit} messages: at most {PAGE_MAX}, and go on with `next`")

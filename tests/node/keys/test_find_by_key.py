@@ -130,6 +130,9 @@ async def test_pages_states_and_due_times_choose_among_a_keys_messages(
         for limit in (1, 7, 1_000):
             assert await ids(lead, "k", limit=limit) == past + some
         monkeypatch.setattr(key_calls, "EXAMINED_MAX", 4)
+        monkeypatch.setattr(search, "STEP_IDS", 3)
+        assert (await find(lead, "k")).next  # type: ignore[union-attr]
+        monkeypatch.setattr(search, "STEP_BYTES", 1)
         assert await ids(lead, "k") == past + some
         released, pending = MessageState.MESSAGE_STATE_RELEASED, MessageState.MESSAGE_STATE_PENDING
         assert await ids(lead, "k", states=[released], limit=2) == past
@@ -240,6 +243,50 @@ async def test_a_message_with_a_damaged_record_is_counted_and_found_once_it_is_m
         page = await find(lead, "k")
         assert isinstance(page, pb.FindByKeyResponse)
         assert ([one.id for one in page.messages], page.unreadable) == (first, 0)
+
+
+async def test_a_damaged_record_counts_in_one_page_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        some = await schedule(lead, [["k"]] * 5, lead.node.time.now_ms() + HOUR_MS)
+        folder = lead.machine.folder / "hours" / folder_name(MessageId.parse(some[0]).hour)
+        await lead.node._core.checkpoints.write()
+        log = folder / "delay.log"
+        turn_bit(log, log.stat().st_size - 2)  # of the last
+        for limit, page_bytes in ((1, 1 << 20), (100, 0)):
+            monkeypatch.setattr(key_calls, "PAGE_BYTES", page_bytes)
+            pages, begin = [], ""
+            while not pages or begin:
+                page = await find(lead, "k", limit=limit, records=True, begin=begin)
+                assert isinstance(page, pb.FindByKeyResponse)
+                pages.append(([one.id for one in page.messages], page.unreadable))
+                begin = page.next
+            assert [one for page, _ in pages for one in page] == some[:4]
+            assert [unreadable for _, unreadable in pages] == [0] * (len(pages) - 1) + [1]
+
+
+async def test_a_page_of_one_message_asks_the_index_no_more_often_than_a_large_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        now_ms = lead.node.time.now_ms()
+        await schedule(lead, [["k"]] * 2_000, now_ms + HOUR_MS)
+        last = await schedule(lead, [["k"]], now_ms + 2 * HOUR_MS)
+        keeper = lead.node._core.keys
+        real = keeper.find
+
+        async def counted(key_hash: int, first: int, end: int, most: int) -> Any:
+            asked.append(most)
+            return await real(key_hash, first, end, most)
+
+        monkeypatch.setattr(keeper, "find", counted)
+        at = {"due_from_ms": now_ms + HOUR_MS + 1}
+        assert await ids(lead, "k", limit=1, **at) == last
+        assert asked == [search.STEP_IDS] * (2_001 // search.STEP_IDS + 1)
 
 
 async def test_keys_of_equal_hashes_are_told_apart_by_the_records(
@@ -363,6 +410,7 @@ async def test_what_a_caller_may_not_know_of_is_answered_as_if_it_were_not_there
         ({"states": [9]}, Reason.QUERY_INVALID),
         ({"due_from_ms": -1}, Reason.QUERY_INVALID),
         ({"due_from_ms": 5, "due_to_ms": 5}, Reason.QUERY_INVALID),
+        ({"due_from_ms": search.DUE_MS_MAX}, Reason.QUERY_INVALID),
         ({"due_to_ms": 2**62}, Reason.QUERY_INVALID),
         ({"begin": "none"}, Reason.ID_MALFORMED),
         ({"topic": ""}, Reason.TOPIC_INVALID),
@@ -376,7 +424,11 @@ async def test_an_absurd_request_is_refused(tmp_path: Path, wrong: Any, reason: 
         refused = await find(lead, **({"key": "k"} | wrong))
         assert isinstance(refused, Refusal)
         assert refused.reason is reason
-        most = {"key": "k" * key_calls.KEY_CHARS_MAX, "limit": key_calls.PAGE_MAX}
+        most = {
+            "key": "k" * key_calls.KEY_CHARS_MAX,
+            "limit": key_calls.PAGE_MAX,
+            "due_from_ms": search.DUE_MS_MAX - 1,
+        }
         assert isinstance(await find(lead, **most), pb.FindByKeyResponse)
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tarry.node.config import Dispatch
 from tarry.node.keys import keeper as module
 from tarry.node.keys.keeper import KeyKeeper
+from tarry.node.keys.search import KeySearch, Step, Wanted
 from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -194,4 +195,34 @@ async def test_rows_of_hours_that_were_dropped_go_with_a_merge(tmp_path: Path) -
     wheel.drop_hour(NOW_MS // HOUR_MS + 2)
     assert await node.keeper.merge()
     assert node.keeper._index.runs == ()
+    node.machine.close()
+
+
+def deletes_meanwhile(node: Node, hour: int) -> None:
+    """Let the first read of records find its hour deleted, as where the disk was waited for."""
+    reads = node.keeper._damage.reads
+    real, deleted = reads.read, list[int]()
+
+    async def read(hours: Any, index: Any) -> Any:
+        if not deleted:
+            deleted.append(hour)
+            node.machine.wheel.drop_hour(hour)
+        return await real(hours, index)
+
+    reads.read = read  # type: ignore[method-assign]
+
+
+async def test_what_is_deleted_while_records_are_read_hides_no_other_message(tmp_path: Path) -> None:
+    node = Node(tmp_path / "state", [])
+    assert await node.keeper.build()
+    for hour in (1, 2, 500):
+        node.apply(command(["a"] * 3, hour))
+    node.machine.wheel.take(NOW_MS + 5 * HOUR_MS, 100)
+    first = NOW_MS // HOUR_MS + 1
+    deletes_meanwhile(node, first)
+    wanted = Wanted(node.machine.queues.of("t").queue, "a")
+    step = await KeySearch(node.keeper, node.machine, node.keeper._damage).step(wanted, 0)
+    assert isinstance(step, Step)
+    assert [one.hour for one in step.found] == [first + 1] * 3 + [first + 499] * 3
+    assert (step.examined, step.next) == (9, None)
     node.machine.close()
