@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -14,7 +15,10 @@ RUN_ROWS: Final = 65_536
 
 
 class Gathered:
-    """Rows in arrays of 1 MiB: to add some costs one copy, and to look for a hash one comparison of each."""
+    """Rows in arrays of 1 MiB: to add some costs one copy, and to look for a hash one comparison of each.
+
+    Rows never change, so a thread may read the parts while others are added.
+    """
 
     def __init__(self) -> None:
         self._parts: list[Rows] = []
@@ -38,10 +42,25 @@ class Gathered:
         """Return the rows, views of the arrays."""
         return [*self._parts[:-1], *(part[: self._used] for part in self._parts[-1:])]
 
-    def find(self, key_hash: int, first: int, end: int) -> Words:
-        """Return the ids from `first` on, before `end`, of rows with a hash, in no order."""
-        found = [np.empty(0, np.uint64)]
-        for part in self.parts():
-            ids = part["id"][part["hash"] == np.uint64(key_hash)]
-            found.append(ids[(ids >= np.uint64(first)) & (ids < np.uint64(end))])
-        return np.concatenate(found)
+
+def find(parts: Iterable[Rows], key_hash: int, first: int, end: int, most: int) -> Words:
+    """Return the first `most` ids from `first` on, before `end`, of rows with a hash.
+
+    Ascending, each once. For a thread: all rows are looked at.
+    """
+    found = [np.empty(0, np.uint64)]
+    for part in parts:
+        ids = part["id"][part["hash"] == np.uint64(key_hash)]
+        found.append(_smallest(ids[(ids >= np.uint64(first)) & (ids < np.uint64(end))], most))
+    return np.unique(np.concatenate(found))[:most]
+
+
+def _smallest(ids: Words, most: int) -> Words:
+    """Return the `most` smallest ids, each once, ascending: to sort all of them would take long."""
+    count = most
+    while count < len(ids):
+        some = np.unique(np.partition(ids, count - 1)[:count])
+        if len(some) >= most:
+            return some[:most]
+        count *= 4  # a message that names a key often has a row each time
+    return np.unique(ids)[:most]

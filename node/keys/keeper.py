@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 import structlog
 
+from tarry.node.keys import gathered
 from tarry.node.keys.gathered import RUN_ROWS, Gathered
 from tarry.node.keys.rebuild import Rebuild, StateReplaced
 from tarry.node.repair.records import Damage
@@ -133,19 +134,22 @@ class KeyKeeper:
             await self.write()
         if not self.complete:
             return None
-        index, runs, hashes = self._index, self._index.runs, (key_hash, UNREAD)
-        found = [part.find(one, first, end) for part in (self._gathered, self._writing) for one in hashes]
+        index, runs = self._index, self._index.runs
+        parts = [part for some in (self._gathered, self._writing) for part in some.parts()]
 
-        def look() -> list[Words]:
-            return [find(runs, one, first, end, most) for one in hashes]
+        def look() -> Words:
+            hashes = (key_hash, UNREAD)
+            found = [gathered.find(parts, one, first, end, most) for one in hashes]
+            found += [find(runs, one, first, end, most) for one in hashes]
+            return np.unique(np.concatenate(found))[:most]
 
         try:
-            found += await self._look_up(look) if runs else []
+            found: Words = await self._look_up(look)
         except (OSError, KeysDamaged) as error:
             if index is self._index:
                 self._fail(str(error))
             return None
-        return np.unique(np.concatenate(found))[:most]
+        return found
 
     # -- writing -------------------------------------------------------------------------
 

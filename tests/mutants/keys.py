@@ -59,15 +59,15 @@ MUTANTS = (
     Mutant(
         "what_is_in_memory_is_not_looked_at",
         "what was just acknowledged is not found by its keys",
-        "for part in (self._gathered, self._writing) for one in hashes",
-        "for part in (self._writing,) for one in hashes",
+        "for some in (self._gathered, self._writing) for part",
+        "for some in (self._writing,) for part",
         (f"{FIND}::test_each_message_is_found_by_each_of_its_keys_in_its_topic_alone",),
     ),
     Mutant(
         "what_is_being_written_is_not_looked_at",
         "what is on its way to the disk is not found by its keys",
-        "for part in (self._gathered, self._writing) for one in hashes",
-        "for part in (self._gathered,) for one in hashes",
+        "for some in (self._gathered, self._writing) for part",
+        "for some in (self._gathered,) for part",
         CRASHES,
     ),
     Mutant(

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tarry.node.config import Dispatch
 from tarry.node.keys import keeper as module
+from tarry.node.keys.gathered import Gathered, find
 from tarry.node.keys.keeper import KeyKeeper
 from tarry.node.keys.search import KeySearch, Step, Wanted
 from tarry.node.recovery.checkpoints import Checkpoints
@@ -25,7 +26,7 @@ from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine import keys
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
-from tarry.wheel.keys.run import IDS_END
+from tarry.wheel.keys.run import IDS_END, ROW
 from tarry.wheel.state import HOUR_MS
 from tests.replication.commands import NOW_MS
 
@@ -225,4 +226,44 @@ async def test_what_is_deleted_while_records_are_read_hides_no_other_message(tmp
     assert isinstance(step, Step)
     assert [one.hour for one in step.found] == [first + 1] * 3 + [first + 499] * 3
     assert (step.examined, step.next) == (9, None)
+    node.machine.close()
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 2), st.integers(0, 60)), max_size=80),
+    st.tuples(st.integers(0, 60), st.integers(0, 60)),
+    st.integers(1, 9),
+)
+def test_what_is_gathered_gives_the_first_ids_of_a_hash_each_once(
+    pairs: list[tuple[int, int]], bounds: tuple[int, int], most: int
+) -> None:
+    gathered = Gathered()
+    for start in range(0, len(pairs), 7):
+        gathered.add(np.array(pairs[start : start + 7], ROW))
+    rows = np.array(pairs, ROW)
+    parts = [rows[:30], rows[30:]]
+    for some in (gathered.parts(), parts):
+        expected = sorted({at for key_hash, at in pairs if key_hash == 1 and bounds[0] <= at < bounds[1]})
+        assert find(some, 1, *bounds, most).tolist() == expected[:most]
+
+
+async def test_a_lookup_leaves_what_is_gathered_to_the_thread_of_lookups(tmp_path: Path) -> None:
+    node = Node(tmp_path / "state", [])
+    looked: list[int] = []
+
+    async def look_up(work: Callable[[], Any]) -> Any:
+        looked.append(1)
+        found = work()
+        assert len(found) <= 5
+        return found
+
+    keeper = KeyKeeper(node.machine, node.keeper._damage, 1 << 40, node.blocking, look_up)
+    node.keeper = keeper
+    assert await keeper.build()
+    node.apply(command(["a"] * 50, 1))
+    queue = np.array([node.machine.queues.of("t").queue], np.uint32)
+    wanted = int(keys.of_topic(keys.hashes([b"a"]), queue)[0])
+    found = await keeper.find(wanted, 0, IDS_END, 5)
+    assert found is not None
+    assert (len(found), looked) == (5, [1])
     node.machine.close()
