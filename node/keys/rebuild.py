@@ -2,7 +2,8 @@
 
     for each hour, in one turn: its units so far ──► a thread reads the partition's, this loop those far off
 
-What is scheduled after an hour's turn is told as it is applied, so nothing is missing.
+What is scheduled after an hour's turn is told as it is applied, so nothing is missing. Rows are given by some
+65,536, wherever they come from.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from tarry.node.keys.gathered import RUN_ROWS
 from tarry.node.repair.records import Damage
+from tarry.proto.files import PAGE_BYTES
 from tarry.replication.blocking import RunBlocking
 from tarry.replication.state_machine.keys import UNREAD, of_records, of_topic
 from tarry.replication.state_machine.lanes import queue_of
@@ -30,6 +32,8 @@ FAR_RECORDS: Final = 256
 """Of the far log, read in one turn of the event loop."""
 FAR_BYTES: Final = 256 << 10
 """Their bytes together; a larger record is read alone."""
+FAR_RECORD_BYTES: Final = PAGE_BYTES
+"""Each counts as so many more for the rate: an hour's lie apart, so each is read with a page of its own."""
 PAUSE_S: Final = 10.0
 """Before hours are tried again whose index is damaged, and may be mended meanwhile."""
 
@@ -49,7 +53,7 @@ class Rebuild:
         self._ended = threading.Event()
         self._hours = list(machine.wheel.hours())
         self._all = len(self._hours)
-        self._tail: list[Rows] = []
+        self._tail, self._tail_rows = list[Rows](), 0
         self._whole = True  # the hour read last could be read
 
     @property
@@ -93,10 +97,8 @@ class Rebuild:
             parts = wheel.upkeep.read_hour(state)
             try:
                 while rows := await self._run_blocking(partial(self._read, hour, parts)):
-                    self._tail += rows
-                    if sum(map(len, self._tail)) >= RUN_ROWS:
-                        yield self._tail
-                        self._tail = []
+                    if run := self._gathered(rows):
+                        yield run
             except (OSError, WheelDamaged) as error:
                 self._check()
                 now = wheel.upkeep.hour_state(hour)
@@ -105,23 +107,39 @@ class Rebuild:
                     self._damage.indices.report(hour, str(error))
         for start in range(far, units, FAR_RECORDS):
             index = np.arange(start, min(units, start + FAR_RECORDS), dtype=np.uint32)
-            self._tail.append(await self._far(hour, index))
+            if run := self._gathered(await self._far(hour, index)):
+                yield run
 
-    async def _far(self, hour: int, index: Numbers) -> Rows:
+    def _gathered(self, rows: list[Rows]) -> list[Rows]:
+        """Add rows to those that are not yielded yet; return all where they are worth a run."""
+        self._tail += [some for some in rows if len(some)]
+        self._tail_rows += sum(map(len, rows))
+        if self._tail_rows < RUN_ROWS:
+            return []
+        run, self._tail, self._tail_rows = self._tail, [], 0
+        return run
+
+    async def _far(self, hour: int, index: Numbers) -> list[Rows]:
         """Return the rows of messages of the far log, wherever they have moved meanwhile."""
-        self._check()
-        wheel, found = self._wheel, [np.empty(0, ROW)]
-        try:
-            index = index[wheel.readable(np.full(len(index), hour, np.uint32), index)]
-            units = wheel.units(np.full(len(index), hour, np.uint32), index)
+        wheel, found, left = self._wheel, list[Rows](), index
+        while len(left):
+            self._check()
+            left = left[wheel.known(np.full(len(left), hour, np.uint32), left)]
+            left = left[wheel.readable(np.full(len(left), hour, np.uint32), left)]
+            index, units = left, wheel.units(np.full(len(left), hour, np.uint32), left)
             for some in portions(units["size"], FAR_BYTES):
-                read = await self._damage.reads.read(np.full(len(index[some]), hour, np.uint32), index[some])
+                hours = np.full(len(index[some]), hour, np.uint32)
+                try:
+                    read = await self._damage.reads.read(hours, index[some])
+                except UnknownMessage:  # some were deleted meanwhile, or thinned: look at the others again
+                    await asyncio.sleep(0)
+                    break
                 found.append(rows_of(hour, StoredRecords(index[some], units[some], read)))
-                await asyncio.sleep(0)
+                size = int(units["size"][some].sum(dtype=np.int64)) + FAR_RECORD_BYTES * len(hours)
+                await asyncio.sleep(size / self._bytes_per_s)
                 self._check()
-        except UnknownMessage:
-            pass  # the hour was dropped
-        return np.concatenate(found)
+                left = index[some.stop :]
+        return found
 
     def _read(self, hour: int, parts: Iterator[StoredRecords]) -> list[Rows]:
         """Return rows of an hour, read no faster than the settings allow; none: it is read. For a thread."""

@@ -181,7 +181,7 @@ async def test_a_missing_or_an_older_index_is_built_again_before_it_answers(tmp_
         remove(state)
         if content is not None:
             copied(content, state)
-        slow = QUIET.model_copy(update={"scrub_bytes_per_s": 10})
+        slow = QUIET.model_copy(update={"scrub_bytes_per_s": 60_000})
         async with leader(tmp_path, Holds(), dispatch=slow) as lead:
             refused = await find(lead, "k")
             assert isinstance(refused, Refusal)

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from tarry.node.config import Dispatch
 from tarry.node.keys import keeper as module
+from tarry.node.keys import rebuild
 from tarry.node.keys.gathered import Gathered, find
 from tarry.node.keys.keeper import KeyKeeper
+from tarry.node.keys.rebuild import FAR_RECORD_BYTES, Rebuild
 from tarry.node.keys.search import KeySearch, Step, Wanted
 from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.node.repair.records import Damage
@@ -27,16 +29,16 @@ from tarry.replication.state_machine import keys
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.wheel.keys.run import IDS_END, ROW
-from tarry.wheel.state import HOUR_MS
+from tarry.wheel.state import HOUR_MS, UnknownMessage
 from tests.replication.commands import NOW_MS
 
 KEYS = ["a", "b", "c"]
 
 
-def command(key_list: list[str], hour: int) -> bytes:
+def command(key_list: list[str], hour: Any) -> bytes:
     """A schedule of one message for each key."""
     records = [Record(keys=[key]).SerializeToString() for key in key_list]
-    due_ms = np.full(len(records), NOW_MS + hour * HOUR_MS, "<i8").tobytes()
+    due_ms = np.full(len(records), NOW_MS + hour * HOUR_MS, "<i8").tobytes()  # of one hour, or an array
     request = log_pb.ScheduleColumns(topics=["t"], due_ms=due_ms, records=records)
     return encode(log_pb.ScheduleCommand(now_ms=NOW_MS, request=request))
 
@@ -266,4 +268,44 @@ async def test_a_lookup_leaves_what_is_gathered_to_the_thread_of_lookups(tmp_pat
     found = await keeper.find(wanted, 0, IDS_END, 5)
     assert found is not None
     assert (len(found), looked) == (5, [1])
+    node.machine.close()
+
+
+async def test_what_is_far_off_is_read_at_the_rate_and_given_a_run_at_a_time(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    slept, real = list[float](), asyncio.sleep
+
+    async def sleep(delay_s: float) -> None:
+        slept.append(delay_s)
+        await real(0)
+
+    monkeypatch.setattr(rebuild, "RUN_ROWS", 50)
+    node = Node(tmp_path / "state", [])
+    node.apply(command(["a"] * 300, 500 + np.arange(300) % 30))
+    assert node.machine.wheel._hours.far.live == 300
+    rows = Rebuild(node.machine, node.keeper._damage, 1_000, node.blocking).rows()
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    assert [sum(map(len, parts)) async for parts in rows] == [50] * 6
+    assert sum(slept) > 300 * FAR_RECORD_BYTES / 1_000
+    node.machine.close()
+
+
+async def test_a_message_that_is_thinned_while_an_index_is_built_leaves_no_other_out(tmp_path: Path) -> None:
+    node = Node(tmp_path / "state", [])
+    node.apply(command(["a"] * 30, 500 + np.arange(30) % 10))
+    assert node.machine.wheel._hours.far.live == 30
+    reads = node.keeper._damage.reads
+    real, asked = reads.read, list[int]()
+
+    async def read(hours: Any, index: Any) -> Any:
+        asked.append(len(hours))
+        if len(asked) == 1:
+            raise UnknownMessage("one of them is thinned out")
+        return await real(hours, index)
+
+    reads.read = read  # type: ignore[method-assign]
+    node.keeper._fail("as if it were damaged")
+    assert await node.keeper.build()
+    assert (await node.found() or {})["a"] == 30
     node.machine.close()
