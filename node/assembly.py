@@ -140,7 +140,7 @@ class Core:
                 self.machine, self.checkpoints.write, run_blocking, self.damage.report_state
             ),
             snapshot_sink=StateSink(
-                self.machine, folder, self.checkpoints.writing, run_blocking, _refused, applies
+                self.machine, folder, self.checkpoints.writing, run_blocking, _refused, applies, _left
             ),
             run_blocking=run_blocking,
             write_journal=write_journal,
@@ -213,6 +213,10 @@ class Core:
 
 def _refused(damage: StateDamage) -> None:
     log.error("snapshot refused", damage=str(damage))
+
+
+def _left(error: OSError) -> None:
+    log.warning("files of the replaced state are left: the next start removes them", error=str(error))
 
 
 class _Observed:

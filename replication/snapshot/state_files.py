@@ -117,14 +117,17 @@ class StateSink:
         run_blocking: RunBlocking = in_thread,
         on_damage: Callable[[StateDamage], None] = lambda _: None,
         applies: int = levels.HIGHEST,
+        on_left: Callable[[OSError], None] = lambda _: None,
     ) -> None:
         """Take ``machine``; None: no state is open, and ``adopt`` is not called.
 
         ``writing`` is held by whoever writes a checkpoint of the machine.
         ``on_damage`` hears, in a thread, why a state that came is not used.
         ``applies``: the highest level that this node can apply.
+        ``on_left`` hears, in a thread, why files of the replaced state are left: the next start removes them.
         """
         self._applies = applies
+        self._on_left = on_left
         self._machine = machine
         self._folder = folder
         self._on_damage = on_damage
@@ -209,7 +212,10 @@ class StateSink:
     def _remove(self, replaced: list[Machine]) -> None:
         """Free the memory and the files of what the machine was before. For a thread: both take long."""
         replaced.pop().free()
-        self._folder.remove_others()
+        try:
+            self._folder.remove_others()
+        except OSError as error:  # the new state is in use: that files of the old one are left ends nothing
+            self._on_left(error)
 
 
 def _made(side: Path, file: SnapshotFile) -> Path:

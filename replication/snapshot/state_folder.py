@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,8 @@ from tarry.proto.files import make_folder, replace_file, sync_path
 
 POINTER: Final = "current"
 NAME: Final = re.compile(r"state-(\d+)")
+REMOVALS: Final = 3
+"""Attempts to remove a folder: a thread that still writes into it may make a file between two."""
 
 
 class PointerDamaged(Exception):
@@ -66,10 +69,17 @@ class StateFolder:
         replace_file(self._root / POINTER, self.path.name.encode())
 
     def remove_others(self) -> None:
-        """Remove all folders but the one in use; nothing in them may be open."""
-        for path in self._root.iterdir():
+        """Remove all folders but the one in use; no file in them may be mapped. Raises OSError."""
+        for path in list(self._root.iterdir()):
             if NAME.fullmatch(path.name) and path != self.path:
-                shutil.rmtree(path)
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    for _ in range(REMOVALS - 1):
+        with suppress(OSError):
+            return shutil.rmtree(path)
+    return shutil.rmtree(path)
 
 
 def _named_in(pointer: Path) -> int:

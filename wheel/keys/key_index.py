@@ -21,7 +21,7 @@ from typing import Final
 import google_crc32c
 import numpy as np
 
-from tarry.proto.files import make_folder, replace_file, sync_path
+from tarry.proto.files import replace_file, sync_path
 from tarry.wheel.keys.run import ROW, IsDropped, KeysDamaged, Run, Words, Written, in_order, merged, write_run
 from tarry.wheel.state import Rows
 
@@ -56,6 +56,7 @@ class KeyIndex:
         """Never changed in place: whoever took them may go on reading."""
         self.numbers = numbers or count(max((run.written.number for run in runs), default=-1) + 1)
         """Of runs to come; one that takes the place of this index in its folder goes on with them."""
+        self._has_folder = False
 
     @classmethod
     def open(cls, folder: Path) -> KeyIndex:
@@ -123,7 +124,7 @@ class KeyIndex:
 
     def commit(self, generation: int) -> None:
         """Make the index as it is now the one that is opened next. Raises OSError."""
-        make_folder(self.folder)
+        self._make_folder()
         sync_path(self.folder)  # the names of its runs, before one names them
         replace_file(self.folder / MANIFEST_NAME, _written(generation, [run.written for run in self.runs]))
         self.generation = generation
@@ -134,8 +135,15 @@ class KeyIndex:
             run.path.unlink(missing_ok=True)
 
     def _write(self, parts: Iterable[Rows]) -> Run | None:
-        make_folder(self.folder)
+        self._make_folder()
         return write_run(self.folder, next(self.numbers), parts)
+
+    def _make_folder(self) -> None:
+        """Make the folder once, and none above it: what is written later than it is removed has to fail."""
+        if not self._has_folder:
+            self.folder.mkdir(exist_ok=True)
+            sync_path(self.folder.parent)
+            self._has_folder = True
 
 
 def find(runs: Iterable[Run], key_hash: int, first: int, end: int, most: int) -> Words:

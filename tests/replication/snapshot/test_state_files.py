@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -490,3 +492,35 @@ async def test_a_state_is_given_after_a_topic_with_messages_was_deleted(tmp_path
     assert taker.digest() == giver.digest()
     giver.close()
     taker.close()
+
+
+@pytest.mark.parametrize("writes", [1, 99])
+async def test_who_writes_into_a_replaced_state_ends_nothing_and_the_next_start_removes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    _, giver = replica(tmp_path / "a")
+    load(giver)
+    folder, taker = replica(tmp_path / "b")
+    replaced, left = folder.path, list[OSError]()
+    rmdir, written = os.rmdir, list[str]()
+
+    def late(path: Any, **more: Any) -> None:
+        """Remove a folder, behind a write into it by somebody else."""
+        if len(written) < writes and Path(path).name == replaced.name:
+            written.append("late")
+            (replaced / f"late-{len(written)}").touch()
+        rmdir(path, **more)
+
+    sink = StateSink(taker, folder, on_left=left.append)
+    carry(await opened(giver), sink)
+    sink.install()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", late)
+        await sink.adopt()
+    assert taker.digest() == giver.digest()
+    assert len(left) == (writes > 1)
+    assert replaced.exists() == (writes > 1)
+    StateFolder(tmp_path / "b")
+    assert not replaced.exists()
+    for machine in (giver, taker):
+        machine.close()

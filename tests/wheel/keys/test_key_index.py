@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -209,6 +210,21 @@ def test_who_reads_a_run_goes_on_while_it_is_merged_and_deleted(tmp_path: Path) 
     reading = index.runs
     assert merge(index) == 1
     assert find(reading, 1, 0, IDS_END, 99).tolist() == ids(index, 1) == list(range(MERGED_RUNS))
+
+
+def test_what_is_written_late_fails_where_the_folder_was_removed(tmp_path: Path) -> None:
+    state = tmp_path / "state-1"
+    state.mkdir()
+    used, unused = KeyIndex(state / "keys"), KeyIndex(state / "keys")
+    used.add([rows([(1, 1)])])
+    shutil.rmtree(state)
+    for index in (used, unused):
+        with pytest.raises(FileNotFoundError):
+            index.add([rows([(1, 2)])])
+        with pytest.raises(FileNotFoundError):
+            index.commit(1)
+    assert not state.exists()
+    assert used.renewed().runs == ()
 
 
 def test_equal_rows_are_one() -> None:
