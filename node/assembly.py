@@ -108,7 +108,8 @@ class Core:
         )
         self.damage = Damage(self.machine, config.shard, run_blocking, reads(self.machine))
         scrubbed = config.dispatch.scrub_bytes_per_s
-        self.keys = KeyKeeper(self.machine, self.damage, scrubbed, run_blocking, look_up)
+        least = config.limits.disk_free_bytes_min
+        self.keys = KeyKeeper(self.machine, self.damage, scrubbed, run_blocking, look_up, least)
         self.key_search = KeySearch(self.keys, self.machine, self.damage)
         write_journal = write_journal or Writes(run_blocking)
         self.timings = Timings(

@@ -11,6 +11,8 @@ no lookup is answered. Nothing waits for the index and nothing fails with it.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -28,7 +30,7 @@ from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.state_machine.keys import UNREAD, Unread, read
 from tarry.replication.state_machine.machine import Machine
 from tarry.wheel.keys.key_index import KeyIndex, find
-from tarry.wheel.keys.run import IsDropped, KeysDamaged, Run, Words
+from tarry.wheel.keys.run import ROW_BYTES, IsDropped, KeysDamaged, Run, Words
 from tarry.wheel.state import Flags, Numbers, WheelDamaged
 
 log = structlog.get_logger()
@@ -55,10 +57,15 @@ class KeyKeeper:
         bytes_per_s: int,
         run_blocking: RunBlocking = in_thread,
         look_up: RunBlocking | None = None,
+        disk_free_bytes_min: int = 0,
     ) -> None:
-        """Take ``bytes_per_s`` that are read of hours; ``look_up`` runs lookups, which somebody waits for."""
+        """Take ``bytes_per_s`` that are read of hours; ``look_up`` runs lookups, which somebody waits for.
+
+        Where it would leave less than ``disk_free_bytes_min``, nothing is merged or built.
+        """
         self._machine, self._damage, self._bytes_per_s = machine, damage, bytes_per_s
         self._run_blocking, self._look_up = run_blocking, look_up or run_blocking
+        self._disk_free_bytes_min = disk_free_bytes_min
         self._changing = asyncio.Lock()  # held by who changes the runs
         self._full, self._changed = asyncio.Event(), asyncio.Event()
         self._rebuild: Rebuild | None = None
@@ -197,10 +204,12 @@ class KeyKeeper:
             if wheel is not self._wheel:
                 return False
             index = self._index = renewed
+        await self._run_blocking(self._demand_room)  # which the files of before have given back
         self._rebuild = Rebuild(self._machine, self._damage, self._bytes_per_s, self._run_blocking)
         rows = self._rebuild.rows()
         try:
             async for parts in rows:
+                await self._run_blocking(self._demand_room)
                 async with self._changing:
                     if index is not self._index or not await self._try(partial(index.add, parts)):
                         return False
@@ -241,8 +250,9 @@ class KeyKeeper:
         made: list[Run | None] = []
 
         def work() -> None:
-            chosen.extend(index.choose(is_dropped))
-            if chosen:
+            some = index.choose(is_dropped)
+            if some and self._has_room(sum(run.rows for run in some) * ROW_BYTES):
+                chosen.extend(some)
                 made.append(index.merge(chosen, is_dropped))
 
         if not await self._try(work) or not chosen:
@@ -271,6 +281,16 @@ class KeyKeeper:
             return flags
 
         return is_dropped
+
+    def _has_room(self, size_bytes: int) -> bool:
+        """Return whether the disk has room for so much more."""
+        disk = os.statvfs(self._machine.folder)
+        return disk.f_bavail * disk.f_frsize - size_bytes >= self._disk_free_bytes_min
+
+    def _demand_room(self) -> None:
+        """Raise OSError where the disk has too little room to build the index."""
+        if not self._has_room(0):
+            raise OSError(errno.ENOSPC, "fewer bytes free than disk_free_bytes_min: make room on the disk")
 
     async def _try(self, work: Callable[[], object]) -> bool:
         """Do disk work in a thread; False, and the index has to be built again, where that fails.

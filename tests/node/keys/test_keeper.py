@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,8 @@ from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine import keys
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
-from tarry.wheel.keys.run import IDS_END, ROW
+from tarry.wheel.keys.key_index import MERGED_RUNS
+from tarry.wheel.keys.run import IDS_END, ROW, ROW_BYTES
 from tarry.wheel.state import HOUR_MS, UnknownMessage
 from tests.replication.commands import NOW_MS
 
@@ -308,4 +311,32 @@ async def test_a_message_that_is_thinned_while_an_index_is_built_leaves_no_other
     node.keeper._fail("as if it were damaged")
     assert await node.keeper.build()
     assert (await node.found() or {})["a"] == 30
+    node.machine.close()
+
+
+async def test_where_the_disk_is_nearly_full_nothing_is_merged_or_built(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    node = Node(tmp_path / "state", [])
+    keeper = KeyKeeper(node.machine, node.keeper._damage, 1 << 40, node.blocking, disk_free_bytes_min=1_000)
+    node.keeper = keeper
+
+    def free(size_bytes: int) -> None:
+        monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=size_bytes, f_frsize=1))
+
+    for _ in range(MERGED_RUNS):
+        node.apply(command(["a"], 1))
+        await keeper.write()
+    free(1_000 + MERGED_RUNS * ROW_BYTES - 1)
+    assert not await keeper.merge()
+    assert keeper.complete
+    free(1_000 + MERGED_RUNS * ROW_BYTES)
+    assert await keeper.merge()
+    keeper._fail("as if it were damaged")
+    free(999)
+    assert not await keeper.build()
+    assert list((node.folder / "keys").iterdir()) == []
+    free(1_000)
+    assert await keeper.build()
+    assert (await node.found() or {})["a"] == MERGED_RUNS
     node.machine.close()
