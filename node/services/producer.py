@@ -27,7 +27,7 @@ from tarry.node.failures import CallErrors
 from tarry.node.leader.pending_cancels import CANCEL_NS_MAX, PendingCancels
 from tarry.node.services.changes import Changes, Edges
 from tarry.node.services.repeated_schedules import Repeats
-from tarry.node.services.schedule_request import Intake, body_too_large
+from tarry.node.services.schedule_request import KEY_TAG, Intake, body_too_large, keys_of_command
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import InvalidMessageId, MessageId, parse_ids
@@ -48,6 +48,8 @@ TURN_BYTES: Final = 1 << 20
 """Of schedule requests looked at in one turn of the event loop: some 10 ms where their messages are small."""
 REQUEST_BYTES: Final = 8 << 10
 """Cost of a request beside its messages, in bytes of messages that take as long."""
+KEY_BYTES: Final = 48
+"""Cost of a key, which is hashed at intake, likewise."""
 STREAM_FIELDS_MAX: Final = 64
 """Of one request of a schedule stream, which has a number and a batch."""
 TURN_IDS: Final = 32_768
@@ -122,7 +124,7 @@ class ProducerService:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _schedule(self, raw: bytes, context: CallContext) -> Answer:
-        await self._turns.enter(_part(raw))
+        await self._turns.enter(_part(raw, keys_of_command(self._limits)))
         request = parse(pb.ScheduleRequest, raw)
         if isinstance(request, Refusal):
             return request
@@ -138,7 +140,7 @@ class ProducerService:
         ).SerializeToString()
 
     async def _schedule_batch(self, raw: bytes, context: CallContext) -> Answer:
-        await self._turns.enter(_part(raw))
+        await self._turns.enter(_part(raw, keys_of_command(self._limits)))
         return await self._propose(self._intake.batch(raw, self._time.latest_ms()), context)
 
     async def _propose(self, command: log_pb.ScheduleCommand | Refusal, context: CallContext) -> Answer:
@@ -378,9 +380,15 @@ class ProducerService:
         return there
 
 
-def _part(raw: bytes) -> float:
-    """Return what part of a turn a schedule request takes."""
-    return (len(raw) + REQUEST_BYTES) / TURN_BYTES
+def _part(raw: bytes, keys_max: int) -> float:
+    """Return what part of a turn a schedule request takes, of which so many keys are hashed at most.
+
+    Keys are counted by their tag, and with them the bytes of bodies that look like it.
+    """
+    size = len(raw) + REQUEST_BYTES
+    if size < TURN_BYTES:  # else it has a turn alone anyway
+        size += KEY_BYTES * min(raw.count(KEY_TAG), keys_max)
+    return size / TURN_BYTES
 
 
 def _stream_request(raw: bytes) -> log_pb.StreamRequest | Refusal:

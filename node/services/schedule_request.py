@@ -41,6 +41,7 @@ PIECE_BYTES: Final = 256 << 10
 """Of tags, keys and properties, looked at at once where there are many: what is wrong ends it."""
 KEYS_OF_MESSAGE: Final = 2
 """As many times a batch's most messages a command has room for hashes of keys; of more it has none."""
+KEY_TAG: Final = bytes([Record.KEYS_FIELD_NUMBER << 3 | 2])
 I8: Final = np.dtype("<i8")
 U4: Final = np.dtype("<u4")
 WIDTHS: Final = {"topic": 4, "due_ms": 8, "delay_ms": 8, "delay_level": 4, "tag_mask": 8, "jitter_ms": 4}
@@ -249,7 +250,7 @@ class Intake:
                 keys += found or [""] * len(checked)
         except DecodeError:
             return Refusal(Reason.RECORD_INVALID, "a record is not a serialized tarry.v1.Record")
-        return keys if keyed else [], of_few(records, KEYS_OF_MESSAGE * self.limits.batch_messages_max)
+        return keys if keyed else [], of_few(records, keys_of_command(self.limits))
 
     def _checked(
         self, records: Sequence[bytes], raw: bytes, sizes: NDArray[np.int64]
@@ -311,6 +312,11 @@ class Intake:
                      "an ordering key of {} characters, more than {}")
             or keys
         )  # fmt: skip
+
+
+def keys_of_command(limits: Limits) -> int:
+    """Return the number of keys whose hashes a command has at most."""
+    return KEYS_OF_MESSAGE * limits.batch_messages_max
 
 
 def body_too_large(request: log_pb.ScheduleColumns, bytes_max: Sequence[int]) -> Refusal | None:

@@ -20,6 +20,8 @@ from tarry.wheel.state import HOUR_MS
 COMMAND_NS: Final = 50_000
 MESSAGE_NS: Final = 1_000
 """Of a schedule, with its record and its row of the ledger."""
+UNREAD_NS: Final = 2_000
+"""Of a schedule's message where the command has no hashes of keys: each replica looks into the records."""
 TOPIC_NS: Final = 10_000
 """For each topic that a schedule names: to make it, or to append to its ready queue."""
 HOUR_NS: Final = 2_000
@@ -56,7 +58,8 @@ def _more_ns(command: Message, *, copies: bool) -> int:
     match command:
         case log_pb.ScheduleCommand(request=request):
             hours = HOUR_NS * _hours(command.due_ms or request.due_ms)
-            return len(request.records) * MESSAGE_NS + len(request.topics) * TOPIC_NS + hours
+            message_ns = MESSAGE_NS + (0 if command.keys_noted else UNREAD_NS)
+            return len(request.records) * message_ns + len(request.topics) * TOPIC_NS + hours
         case log_pb.CancelCommand():
             ids = np.frombuffer(command.hour, dtype="<u4")
             return len(ids) * MESSAGE_NS + HOUR_NS * len(np.unique(ids))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 
 from tarry.node.config import Limits
+from tarry.node.services import producer
+from tarry.node.services.producer import KEY_BYTES, REQUEST_BYTES, TURN_BYTES
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
 from tarry.wheel.state import HOUR_MS
@@ -42,6 +46,37 @@ def test_scheduling_as_many_keys_as_a_batch_may_have_and_finding_them() -> None:
             await lead.node._core.keys.write()
         async with steps.step("find with records"):
             assert len(await ids(lead, "every", limit=1_000, records=True)) == 3 * MESSAGES
+
+    assert cost.too_long(play(act)) == {}
+
+
+def test_keys_count_in_a_requests_share_of_a_turn() -> None:
+    bare = ScheduleBatchRequest(topics=["t"], due_ms=[1], records=[b""] * 100).SerializeToString()
+    keyed = bare + ScheduleBatchRequest(records=[small(16)] * 100).SerializeToString()
+    own = (len(keyed) + REQUEST_BYTES) / TURN_BYTES
+    assert producer._part(bare, 1 << 20) == (len(bare) + REQUEST_BYTES) / TURN_BYTES
+    assert producer._part(keyed, 1_600) == own + KEY_BYTES * 1_600 / TURN_BYTES
+    assert producer._part(keyed, 1_599) == own + KEY_BYTES * 1_599 / TURN_BYTES
+    large = bytes([0x12]) * TURN_BYTES
+    assert producer._part(large, 1_600) == (len(large) + REQUEST_BYTES) / TURN_BYTES
+
+
+def small(keys_each: int) -> bytes:
+    return Record(keys=[f"{key:x}" for key in range(keys_each)]).SerializeToString()
+
+
+def test_requests_of_small_messages_with_many_keys_that_come_together() -> None:
+    count = 500
+    raw = ScheduleBatchRequest(
+        topics=["t"], delay_ms=[HOUR_MS] * count, records=[small(16)] * count
+    ).SerializeToString()
+
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        await complete(lead)
+        assert isinstance(await lead.edge.schedule(raw), bytes)
+        async with steps.step("schedule"):
+            answers = await asyncio.gather(*[lead.edge.schedule(raw) for _ in range(60)])
+        assert all(isinstance(answer, bytes) for answer in answers)
 
     assert cost.too_long(play(act)) == {}
 

@@ -17,6 +17,7 @@ from tarry.replication.state_machine.command_costs import (
     RETRY_NS,
     SEARCH_NS,
     TOPIC_NS,
+    UNREAD_NS,
     cost_us,
 )
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
@@ -28,13 +29,19 @@ COUNT = 4_096
 def schedule(hours: int, *, now_ms: int = 0) -> log_pb.ScheduleCommand:
     due_ms = (np.arange(COUNT) % hours * HOUR_MS).astype("<i8").tobytes()
     request = log_pb.ScheduleColumns(topics=["t"], due_ms=due_ms, records=[b""] * COUNT)
-    return log_pb.ScheduleCommand(now_ms=now_ms, request=request)
+    return log_pb.ScheduleCommand(now_ms=now_ms, request=request, keys_noted=True)
 
 
 @pytest.mark.parametrize("hours", [1, 100, COUNT])
 def test_a_schedule_costs_by_messages_and_hours(hours: int) -> None:
     expected = COMMAND_NS + COUNT * MESSAGE_NS + TOPIC_NS + hours * HOUR_NS
     assert cost_us(schedule(hours)) == expected // 1_000
+
+
+def test_a_schedule_without_hashes_of_keys_costs_what_looking_for_them_takes() -> None:
+    command = schedule(1)
+    command.keys_noted = False
+    assert cost_us(command) - cost_us(schedule(1)) == COUNT * UNREAD_NS // 1_000
 
 
 def test_a_schedule_costs_by_the_topics_that_it_names() -> None:
