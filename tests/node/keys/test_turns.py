@@ -9,11 +9,12 @@ import numpy as np
 from tarry.node.config import Limits
 from tarry.node.services import producer
 from tarry.node.services.producer import KEY_BYTES, REQUEST_BYTES, TURN_BYTES
-from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto import tarry_query_pb2 as pb
+from tarry.proto.tarry_message_pb2 import MessageState, Record
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
 from tarry.wheel.state import HOUR_MS
 from tests import turns as cost
-from tests.node.keys.test_find_by_key import complete, ids
+from tests.node.keys.test_find_by_key import complete, find, ids
 from tests.node.lone_leader import Leader, play
 
 MESSAGES = Limits().batch_messages_max
@@ -77,6 +78,32 @@ def test_requests_of_small_messages_with_many_keys_that_come_together() -> None:
         async with steps.step("schedule"):
             answers = await asyncio.gather(*[lead.edge.schedule(raw) for _ in range(60)])
         assert all(isinstance(answer, bytes) for answer in answers)
+
+    assert cost.too_long(play(act)) == {}
+
+
+def test_finding_a_key_of_a_hundred_thousand_messages_gathered_and_in_runs() -> None:
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        await complete(lead)
+        now_ms = lead.node.time.now_ms()
+        count = -(-100_000 // MESSAGES)
+        for number in range(count):
+            assert isinstance(await lead.edge.schedule(batch(1, [now_ms + 2 * HOUR_MS] * MESSAGES)), bytes)
+            if number % 10 == 0:
+                await lead.node._core.keys.write()
+        keeper = lead.node._core.keys
+        assert keeper._index.runs
+        assert len(keeper._gathered)
+        assert keeper.rows == count * MESSAGES
+        for limit in (1, 1_000):
+            async with steps.step(f"find {limit}"):
+                page = await find(lead, "every", limit=limit, records=True)
+            assert isinstance(page, pb.FindByKeyResponse)
+            assert len(page.messages) == limit
+        async with steps.step("find none"):
+            page = await find(lead, "every", states=[MessageState.MESSAGE_STATE_RELEASED])
+        assert isinstance(page, pb.FindByKeyResponse)
+        assert page.next
 
     assert cost.too_long(play(act)) == {}
 
