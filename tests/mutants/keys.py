@@ -7,9 +7,6 @@ from tests.mutants.mutant import Mutant
 FIND = "tests/node/keys/test_find_by_key.py"
 KEEPER = "tests/node/keys/test_keeper.py"
 INDEX = "tests/wheel/keys/test_key_index.py"
-CRASHES = (
-    f"{KEEPER}::test_after_crashes_at_any_moment_every_key_is_found_or_the_index_says_that_it_is_not_complete",
-)
 
 MUTANTS = (
     Mutant(
@@ -24,7 +21,70 @@ MUTANTS = (
         "what was applied since is not found by its keys",
         "self.complete = is_empty or 0 < needed <= self._index.generation",
         "self.complete = is_empty or 0 < needed",
-        (f"{FIND}::test_a_missing_or_an_older_index_is_built_again_before_it_answers",),
+        (f"{KEEPER}::test_an_index_that_is_older_than_the_checkpoint_is_not_complete",),
+    ),
+    Mutant(
+        "a_checkpoint_needs_the_generation_before",
+        "what came as a checkpoint began is not found by its keys after a start",
+        "max(1, self._generation + coming)",
+        "max(1, self._generation)",
+        (f"{KEEPER}::test_a_checkpoint_that_is_ahead_of_what_is_written_needs_the_next_generation",),
+    ),
+    Mutant(
+        "an_index_that_is_being_built_gets_a_manifest",
+        "after a start most keys are not found",
+        "            if complete:\n                index.commit(generation)",
+        "            if True:\n                index.commit(generation)",
+        (f"{KEEPER}::test_an_index_that_is_being_built_is_none_for_the_next_start",),
+    ),
+    Mutant(
+        "a_lookup_passes_over_records_that_could_not_be_read",
+        "a message whose record was damaged as the index was built is never found, though it is mended",
+        "hashes = (key_hash, UNREAD)",
+        "hashes = (key_hash,)",
+        (f"{FIND}::test_a_message_with_a_damaged_record_is_counted_and_found_once_it_is_mended",),
+    ),
+    Mutant(
+        "a_key_that_a_message_names_often_ends_a_page",
+        "later messages of the key are not found",
+        "        if len(some) >= most:\n            return some[:most]",
+        "        return some[:most]",
+        (f"{KEEPER}::test_what_is_gathered_gives_the_first_ids_of_a_hash_each_once",),
+    ),
+    Mutant(
+        "what_is_deleted_meanwhile_ends_a_lookup",
+        "messages of other hours are not found, and not cancelled, by their key",
+        "left = ids[np.searchsorted(ids, places[0]) :]",
+        "left = ids[:0]",
+        (f"{KEEPER}::test_what_is_deleted_while_records_are_read_hides_no_other_message",),
+    ),
+    Mutant(
+        "what_is_thinned_meanwhile_ends_an_hour_that_is_far_off",
+        "an index counts as complete that lacks messages",
+        "                    await asyncio.sleep(0)\n                    break\n                found.append(",
+        "                    left = left[:0]\n                    break\n                found.append(",
+        (f"{KEEPER}::test_a_message_that_is_thinned_while_an_index_is_built_leaves_no_other_out",),
+    ),
+    Mutant(
+        "a_merge_fills_the_disk",
+        "the node's journal has no room",
+        "- size_bytes >= self._disk_free_bytes_min",
+        ">= self._disk_free_bytes_min",
+        (f"{KEEPER}::test_where_the_disk_is_nearly_full_nothing_is_merged_or_built",),
+    ),
+    Mutant(
+        "an_index_makes_the_folder_of_its_state",
+        "the folder of a replaced state is there again, and holds its space",
+        "self.folder.mkdir(exist_ok=True)\n            sync_path(self.folder.parent)",
+        "self.folder.mkdir(parents=True, exist_ok=True)\n            sync_path(self.folder.parent)",
+        (f"{INDEX}::test_what_is_written_late_fails_where_the_folder_was_removed",),
+    ),
+    Mutant(
+        "hashing_keys_takes_no_time",
+        "requests with many keys that come together hold up the event loop",
+        "size += KEY_BYTES * min(raw.count(KEY_TAG), keys_max)",
+        "size += 0",
+        ("tests/node/keys/test_turns.py::test_keys_count_in_a_requests_share_of_a_turn",),
     ),
     Mutant(
         "a_checkpoint_leaves_keys_in_memory",
@@ -68,7 +128,7 @@ MUTANTS = (
         "what is on its way to the disk is not found by its keys",
         "for some in (self._gathered, self._writing) for part",
         "for some in (self._gathered,) for part",
-        CRASHES,
+        (f"{KEEPER}::test_what_is_on_its_way_to_the_disk_is_found",),
     ),
     Mutant(
         "a_damaged_record_has_no_row",

@@ -340,3 +340,55 @@ async def test_where_the_disk_is_nearly_full_nothing_is_merged_or_built(
     assert await keeper.build()
     assert (await node.found() or {})["a"] == MERGED_RUNS
     node.machine.close()
+
+
+async def test_an_index_that_is_older_than_the_checkpoint_is_not_complete(tmp_path: Path) -> None:
+    node = Node(tmp_path / "state", [])
+    node.apply(command(["a"], 1))
+    await node.checkpoints.write()
+    older = shutil.copytree(node.folder / "keys", tmp_path / "older")
+    node.apply(command(["a"], 1))
+    await node.checkpoints.write()
+    shutil.rmtree(node.folder / "keys")
+    shutil.copytree(older, node.folder / "keys")
+    again = node.crashed(tmp_path / "again")
+    assert not again.keeper.complete
+    assert await again.found() is None
+    again.machine.close()
+
+
+async def test_a_checkpoint_that_is_ahead_of_what_is_written_needs_the_next_generation(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path / "state", [])
+    node.apply(command(["a"], 1))
+    await node.checkpoints.write()
+    node.apply(command(["a"], 1))
+    node.machine.write(node.machine.capture())  # with keys that came behind the last run
+    again = node.crashed(tmp_path / "again")
+    assert not again.keeper.complete
+    again.machine.close()
+
+
+async def test_an_index_that_is_being_built_is_none_for_the_next_start(tmp_path: Path) -> None:
+    node = Node(tmp_path / "state", [])
+    node.apply(command(["a"] * 3, 1))
+    await node.checkpoints.write()
+    node.keeper._fail("as if it were damaged")
+    node.apply(command(["b"], 1))
+    await node.keeper.write()
+    again = node.crashed(tmp_path / "again")
+    found = await again.found()
+    assert found is None or (found["a"], found["b"]) == (3, 1)
+    again.machine.close()
+
+
+async def test_what_is_on_its_way_to_the_disk_is_found(tmp_path: Path) -> None:
+    node = Node(tmp_path / "state", [])
+    node.apply(command(["a"], 1))
+    writing = asyncio.ensure_future(node.keeper.write())
+    while not len(node.keeper._writing):
+        await asyncio.sleep(0)
+    assert (await node.found() or {})["a"] == 1
+    await writing
+    node.machine.close()
