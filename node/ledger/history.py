@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -57,7 +58,8 @@ class Part:
 def search(found: Sequence[Closed | OpenSegment], wanted: Wanted) -> Iterator[Part]:
     """Yield a part for each segment looked through; the last one says whether the search is complete.
 
-    A segment that retention deletes meanwhile is passed over. Raises OSError.
+    A closed segment that retention deletes meanwhile is passed over. Raises OSError, also where one that was
+    open, and had rows, is nowhere any more.
     """
     left = [one for one in found if _may_hold(one, wanted)]
     looked, told, gaps, begun = 0, 0, 0, -1  # the index of its scheduling
@@ -113,11 +115,14 @@ def _rows(one: Closed | OpenSegment, wanted: Wanted) -> tuple[list[Row], list[Ro
             return _of_closed(one[0], wanted, has_gaps=Kind.GAP in one[1]["kinds"])
         return _of_open(one, wanted)
     except FileNotFoundError:
-        if not isinstance(one, OpenSegment):
+        if not isinstance(one, OpenSegment) or not one.bytes:
             return [], []
-    name = stem(one.source, one.run, one.first_index, one.covered, one.segment)
-    found = list(one.ledger.glob(f"date=*/{name}.parquet"))  # it was closed meanwhile
-    return _of_closed(found[0], wanted) if found else ([], [])
+        # It was closed meanwhile, perhaps with more rows: its name tells the index of the last one.
+        name = stem(escape(one.source), one.run, one.first_index, "*", one.segment)
+        closed = next(one.ledger.glob(f"date=*/{name}.parquet"), None)
+        if closed is None:
+            raise
+    return _of_closed(closed, wanted)
 
 
 def _of_open(one: OpenSegment, wanted: Wanted) -> tuple[list[Row], list[Row]]:

@@ -43,7 +43,11 @@ async def parts(
     """
     run = in_own_thread("history")
     if not apart:
-        for part in await run(lambda: list(_told(found, message, times))):
+        try:
+            told = await run(lambda: list(_told(found, message, times)))
+        except OSError as error:
+            raise SearchFailed(f"the ledger could not be searched: {error}; try again") from error
+        for part in told:
             yield part
         return
     asked = {"found": [*map(_plain, found)], "message": message, "times": times}
@@ -52,7 +56,7 @@ async def parts(
         while line := await run(process.stdout.readline):
             yield json.loads(line)
         if await run(process.wait) != 0:
-            raise SearchFailed("the process that searched the ledger ended without an answer")
+            raise SearchFailed("the process that searched the ledger ended without an answer: try again")
     finally:
         process.kill()
         await run(process.communicate)
@@ -109,8 +113,11 @@ def main() -> None:
     closer.begin()
     asked = json.loads(sys.stdin.readline())
     message, times = asked["message"], asked["times"]
-    for part in _told([*map(_found, asked["found"])], tuple(message), tuple(times)):
-        print(json.dumps(part), flush=True)
+    try:
+        for part in _told([*map(_found, asked["found"])], tuple(message), tuple(times)):
+            print(json.dumps(part), flush=True)
+    except OSError:  # the node tells of it
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ equal); where they do not, a `gap` row says what is missing. `date` is the day o
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, TypedDict
+from typing import Final, Literal, TypedDict
 
 
 class Kind(StrEnum):
@@ -128,8 +128,8 @@ class Manifest(TypedDict):
     filtered: bool  # an export left rows out, so nothing follows from what is not in it
 
 
-def stem(source: str, run: str, first_index: int, last_index: int, segment: int) -> str:
-    """Return a segment's file name without its ending."""
+def stem(source: str, run: str, first_index: int, last_index: int | Literal["*"], segment: int) -> str:
+    """Return a segment's file name without its ending; with `*` for the last index, a pattern of it."""
     return f"{source.replace(':', '_')}-{run}-{first_index}-{last_index}-{segment}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
@@ -53,6 +54,11 @@ def acked(offset: int, now_ms: int) -> bytes:
 def sources(replica: Replica) -> list[Any]:
     disk = replica.ledger.disk
     return [*disk.segments, *disk.sealed, disk.open]
+
+
+def copied(one: Any) -> Any:
+    """As the process that searches is told it."""
+    return history_search._found(json.loads(json.dumps(history_search._plain(one))))
 
 
 def all_rows(replica: Replica) -> list[Row]:
@@ -127,19 +133,47 @@ async def test_a_message_with_more_rows_than_the_bound_is_told_in_parts(
     }
 
 
-async def test_a_segment_that_is_closed_or_deleted_meanwhile_is_read_where_it_is_or_passed_over(
+async def test_a_segment_that_is_closed_meanwhile_with_more_rows_is_read_where_it_is(
     replica: Replica,
 ) -> None:
-    rows = all_rows(replica)
-    before = sources(replica)
+    replica.apply(schedule([NOW_MS + 900_000], now_ms=NOW_MS + 90_000))
+    await replica.ledger.write()
+    last = all_rows(replica)[-1]
+    before = [copied(one) for one in sources(replica)]
+    replica.apply(acked(2, NOW_MS + 91_000))
     await replica.ledger.close()
-    last = rows[-1]
+    assert before[-1].covered == last["index"] < replica.ledger.disk.segments[-1][1]["last_index"]
     parts = list(search(before, Wanted(last["hour"], last["global_index"], *EVER)))
-    assert [row["index"] for part in parts for row in part.rows][-1] == last["index"]
+    assert [row["index"] for part in parts for row in part.rows] == [last["index"]]
+    assert parts[-1].complete
+
+
+async def test_closed_segments_that_are_deleted_meanwhile_are_passed_over(replica: Replica) -> None:
+    last = all_rows(replica)[-1]
+    await replica.ledger.close()
+    before = sources(replica)[:-1]
     for path, _ in replica.ledger.disk.segments:
         path.unlink()
     parts = list(search(before, Wanted(last["hour"], last["global_index"], *EVER)))
     assert [row for part in parts for row in part.rows] == []
+
+
+@pytest.mark.parametrize("apart", [False, True])
+async def test_where_the_open_segment_is_closed_and_deleted_meanwhile_the_search_says_so(
+    replica: Replica, apart: bool
+) -> None:
+    replica.apply(schedule([NOW_MS + 900_000], now_ms=NOW_MS + 90_000))
+    await replica.ledger.write()
+    last = all_rows(replica)[-1]
+    before = [copied(one) for one in sources(replica)]
+    await replica.ledger.close()
+    for path, _ in replica.ledger.disk.segments:
+        path.unlink()
+    with pytest.raises(history_search.SearchFailed, match="try again"):
+        async for part in history_search.parts(
+            before, (last["hour"], last["global_index"]), EVER, apart=apart
+        ):
+            assert not part["complete"]
 
 
 async def test_a_process_of_its_own_tells_the_same(replica: Replica) -> None:
