@@ -10,7 +10,7 @@ from typing import Any, Final
 import grpc
 
 from tarry.node.assembly import Core
-from tarry.node.edge.auth import Authorizer
+from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, MethodHandler, parse
 from tarry.node.ledger.history_search import SearchFailed, parts
@@ -26,7 +26,9 @@ SEARCHES_MAX: Final = 2
 SEARCH_S_MAX: Final = 120.0
 """Of one; then it is told how far it has come, and the caller may go on from there."""
 TIME_MS_MAX: Final = 2**62
-TOLD: Final = ("since_ms", "rows_looked", "rows_left", "complete", "from_beginning")
+TOLD: Final = ("since_ms", "rows_looked", "rows_left", "complete", "from_beginning", "gaps")
+NOT_KNOWN: Final = {"from_beginning": False, "gaps": []}
+"""Told to who may not operate, until a row is shown: else all would learn which ids there are."""
 FIELDS: Final = (
     "kind",
     "source",
@@ -100,20 +102,31 @@ class HistoryCalls:
         ]
         times = request.from_ms, request.until_ms or TIME_MS_MAX
         sees = self._authorizer.sees(context)
+        may_know = self._authorizer.refusal(context, Right.OPERATE) is None
+        gaps: list[str] = []
+        rows_looked = 0
         ends = asyncio.get_running_loop().time() + SEARCH_S_MAX
         of = message.hour, message.global_index
         async with aclosing(parts(found, of, times, apart=disk.closer.apart)) as searched:
             async for part in searched:
                 rows = [self._row(row) for row in part["rows"] if sees(row.get("topic", ""))]
-                yield pb.ReadHistoryResponse(
-                    node=self._node,
-                    has_ledger=True,
-                    rows=rows,
-                    gaps=part["gaps"],
-                    **{name: part[name] for name in TOLD},
-                )
+                may_know = may_know or bool(rows)
+                gaps += part["gaps"]
+                rows_looked = max(rows_looked, part["rows_looked"] + part["rows_left"])
+                if may_know:
+                    yield self._response(part | {"gaps": gaps}, rows)
+                    gaps = []
+                elif not part["rows"] and not part["complete"]:
+                    yield self._response(part | NOT_KNOWN, [])
                 if asyncio.get_running_loop().time() >= ends:
                     return
+        if not may_know:  # as if there were no such message: then all would have been looked through
+            none = {"since_ms": times[0], "rows_looked": rows_looked, "rows_left": 0, "complete": True}
+            yield self._response(none | NOT_KNOWN, [])
+
+    def _response(self, part: dict[str, Any], rows: list[pb.HistoryRow]) -> pb.ReadHistoryResponse:
+        told = {name: part[name] for name in TOLD}
+        return pb.ReadHistoryResponse(node=self._node, has_ledger=True, rows=rows, **told)
 
     def _row(self, row: dict[str, Any]) -> pb.HistoryRow:
         told = {name: row[name] for name in FIELDS if name in row}

@@ -93,6 +93,32 @@ def test_rows_are_told_to_who_has_a_right_on_their_topic_and_to_no_other(tmp_pat
     led(tmp_path, act)
 
 
+def test_who_is_shown_no_row_is_told_the_same_as_of_an_id_that_is_none(tmp_path: Path) -> None:
+    async def act(lead: Leader) -> None:
+        message, ledger = await delivered(lead), lead.node._core.ledger
+        await ledger.write()
+        assert ledger.disk.open is not None
+        ledger.disk._seal(ledger.disk.open.covered)  # the search of a later message ends before it
+        ledger.disk.close_sealed(lead.node.time.now_ms())
+        later = await delivered(lead)
+        ledger._buffer.gap(1, 1, "SNAPSHOT", lead.node.time.now_ms(), 1)
+        await ledger.write()
+        none = format_ids(0, np.array([7]), np.array([7]))[0]
+        told = {}
+        for token in ("operator", "producer", "other"):
+            requests = [pb.ReadHistoryRequest(id=one) for one in (message, later, none)]
+            told[token] = [await read(lead, request, token) for request in requests]
+        assert told["other"][0] == told["other"][1] == told["other"][2]
+        assert not any(one.gaps for one in told["other"][0])
+        for token, known in ("operator", [True, True, True]), ("producer", [True, True, False]):
+            gaps = [[gap for one in found for gap in one.gaps] for found in told[token]]
+            assert gaps == [["all 1..1 SNAPSHOT"] if there else [] for there in known]
+            assert [found[-1].from_beginning for found in told[token]] == [True, True, False]
+        assert told["operator"][1][-1].rows_looked < told["operator"][0][-1].rows_looked
+
+    led(tmp_path, act)
+
+
 def test_the_last_answer_is_complete_and_says_whether_the_beginning_was_found(tmp_path: Path) -> None:
     async def act(lead: Leader) -> None:
         message = await delivered(lead)
