@@ -31,7 +31,7 @@ class GroupState(StrEnum):
     GONE = "gone"
     """Its queue holds it no more, and no retry of it waits."""
     DONE_OR_RETRIED = "done_or_retried"
-    """Too many retries wait to find out whether one is of it."""
+    """Not all that waits could be looked at to find out whether a retry is of it."""
     UNSPECIFIED = "unspecified"
     """Its queue is too long to look for it in all of it, or this client does not know the state yet."""
 

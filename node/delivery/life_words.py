@@ -102,7 +102,7 @@ def why(facts: Facts) -> str:
         case pb.GROUP_STATE_GONE:
             return "its queue holds it no more: all are done with it, retention has cut it, or it misfired"
         case pb.GROUP_STATE_DONE_OR_RETRIED:
-            return "it is done with it, or waits for a retry: too many retries wait to look at them all"
+            return "it is done with it, or waits for a retry: not all that waits could be looked at"
     return "its queue is too long to look for it in all of it"
 
 

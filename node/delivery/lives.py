@@ -250,7 +250,8 @@ class _Telling:
             return None, False
         self._copies_left -= search.read
         found = search.found.get(int(wanted[0]))
-        return found, found is not None or search.read >= self._waiting(copies, group)
+        all_known = search.read - search.unreadable >= self._waiting(copies, group)
+        return found, found is not None or all_known
 
     def _blocking(self, copies: ReadyQueue) -> Id | None:
         """Return the retry that the message's ordering key waits for, if it is the message's own."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,8 @@ COPIES_MAX: Final = 32_768
 """Read for one request and group, at some 5 us each; those beyond are not found."""
 UNITS_MAX: Final = 4 << 20
 """Of the wheel's indices that are looked through for them."""
+HOURS_MAX: Final = 1_024
+"""Looked through for them, the first that have pending messages: to open one takes some 0.05 ms."""
 STEP_UNITS: Final = 65_536
 """Looked through in one turn of the event loop: some 0.5 ms."""
 STEP_COPIES: Final = 512
@@ -68,13 +71,13 @@ async def search(
 def _places(context: Context, queue: int) -> Iterator[tuple[int, int]]:
     """Yield the hours, and where to go on in each, in which copies of a retry queue may be pending."""
     wheel, looked = context.machine.wheel, 0
-    for hour in wheel.hours():
-        if hour < wheel.cut.due_ms // HOUR_MS or not wheel.pending_in_hour(hour):
-            continue
-        for start in range(0, max(1, wheel.units_in_hour(hour)), STEP_UNITS):
+    hours = (at for at in wheel.hours() if at >= wheel.cut.due_ms // HOUR_MS and wheel.pending_in_hour(at))
+    for hour in islice(hours, HOURS_MAX):
+        units = wheel.units_in_hour(hour)
+        for start in range(0, units, STEP_UNITS):
             if looked >= UNITS_MAX or not wheel.pending_of(queue):
                 return
-            looked += STEP_UNITS
+            looked += min(STEP_UNITS, units - start)
             yield hour, start
 
 
@@ -85,6 +88,8 @@ class Search:
         self._context, self._wanted, self._copies_max = context, wanted, copies_max
         self.found: Found = {}
         self.read = 0
+        self.unreadable = 0
+        """Of those read: whose record is damaged or gone, so that of which message they are is not known."""
 
     @property
     def is_over(self) -> bool:
@@ -103,4 +108,5 @@ class Search:
             for place in known.tolist():
                 self.found[int(keys[place])] = int(hour[place]), int(index[place])
             self.read += count
+            self.unreadable += int(np.sum(of.hour < 0))
             hour, index = hour[count:], index[count:]

@@ -11,18 +11,26 @@ import numpy as np
 import pytest
 
 from tarry.node.config import Token
+from tarry.node.delivery import waiting_retries
 from tarry.node.edge.auth import Authorizer
 from tarry.node.services.life import LIVES_MAX, LifeCalls
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_query_pb2 as pb
-from tarry.proto.message_id import format_ids
+from tarry.proto.message_id import MessageId, format_ids
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import MessageState, Record, RetryReason
-from tarry.proto.tarry_producer_pb2 import CancelRequest, ScheduleBatchRequest
+from tarry.proto.tarry_producer_pb2 import (
+    CancelOutcome,
+    CancelRequest,
+    CancelResponse,
+    ScheduleBatchRequest,
+)
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.state import HOUR_MS
+from tests.node.decay import decay
 from tests.node.lone_leader import GROUP, TOPIC, Leader, Stream, leader, subscription, until
 from tests.simulation.edge import Context
 
@@ -182,6 +190,61 @@ def test_a_retry_in_the_retry_queue_is_followed_to_who_has_it_and_to_its_end(tmp
         await is_in(lead, message, "DONE")
         assert (await life(lead, message)).state == MessageState.MESSAGE_STATE_RELEASED
         await stream.leave()
+
+    led(tmp_path, act)
+
+
+async def nacked_behind(lead: Leader, hours: int) -> str:
+    """Have a message wait for its retry behind others, one in each of so many hours; return its id."""
+    await group(lead)
+    (message,) = await scheduled(lead, -1)
+    stream = Stream(lead.edge, subscription("c", 1))
+    await until(lambda: stream.received == 1)
+    await stream.asked(verdict("nack", 0, delay_ms=(hours + 2) * HOUR_MS))
+    await stream.leave()
+    await is_in(lead, message, "IN_BACK_OFF")
+    others = lead.machine.wheel.pending_in_hour
+    begin = lead.node.time.now_ms() // HOUR_MS + 1
+    await scheduled(lead, *[(begin + n) * HOUR_MS - lead.node.time.now_ms() for n in range(hours)])
+    assert all(others(begin + n) for n in range(hours))
+    return message
+
+
+def test_a_retry_behind_many_hours_with_few_messages_each_is_found_and_cancelled(tmp_path: Path) -> None:
+    async def act(lead: Leader) -> None:
+        message = await nacked_behind(lead, waiting_retries.UNITS_MAX // waiting_retries.STEP_UNITS + 1)
+        one = await of_group(lead, message)
+        assert STATES[one.state] == "IN_BACK_OFF"
+        answer = await lead.edge.cancel(_cancel(message))
+        assert isinstance(answer, bytes)
+        assert [*CancelResponse.FromString(answer).outcomes] == [CancelOutcome.CANCEL_OUTCOME_CANCELLED]
+        copies = lead.machine.queues.find(TOPIC, GROUP)
+        assert copies is not None
+        assert lead.machine.wheel.pending_of(copies.queue) == 0
+
+    led(tmp_path, act)
+
+
+@pytest.mark.parametrize("hours", [2, 3])
+def test_a_retry_behind_more_hours_than_the_bound_may_wait_and_that_is_said(
+    tmp_path: Path, hours: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_retries, "HOURS_MAX", 3)
+
+    async def act(lead: Leader) -> None:
+        one = await of_group(lead, await nacked_behind(lead, hours))
+        told = "a consumer gave it back" if hours < 3 else "not all that waits could be looked at"
+        assert told in one.why
+
+    led(tmp_path, act)
+
+
+def test_where_a_retry_is_damaged_it_is_not_said_that_none_waits(tmp_path: Path) -> None:
+    async def act(lead: Leader) -> None:
+        message = await nacked_behind(lead, 1)
+        copy = MessageId.parse((await of_group(lead, message)).retry_id)
+        decay(lead.machine, (copy.hour, copy.global_index))
+        assert STATES[(await of_group(lead, message)).state] == "DONE_OR_RETRIED"
 
     led(tmp_path, act)
 
