@@ -249,6 +249,7 @@ class Node:
             self.leadership.wait.until_led,
             self._forwarder,
             self.leadership.stop_for,
+            core.damage.indices.report_path,
         )
         records = RecordService(self.machine, PeerCalls(lambda: self.driver.cluster, self._gate))
         # also for those of another incarnation, whose data is set aside

@@ -28,7 +28,7 @@ from tarry.proto.tarry_message_pb2 import Retried
 from tarry.replication.state_machine.event_details import origins
 from tarry.replication.state_machine.lanes import unpack
 from tarry.replication.state_machine.ready_queue import ReadyQueue
-from tarry.wheel.state import MessageState, UnknownMessage, WheelDamaged
+from tarry.wheel.state import MessageState, UnknownMessage
 
 if TYPE_CHECKING:
     from tarry.node.delivery.context import Context
@@ -78,7 +78,7 @@ class Lives:
     ) -> pb.GetLifeResponse:
         """Return what is known of a message of a topic's queue, by its place, but for its id.
 
-        Raises UnitsDamaged.
+        Raises UnitsDamaged and WheelDamaged.
         """
         told, placed = pb.GetLifeResponse(topic=queue.topic, due_ms=due_ms, queue_topic=queue.topic), None
         withdrawn = state is MessageState.CANCELLED
@@ -212,7 +212,7 @@ class _Telling:
             due_ms = int(self._context.machine.due_ms(hour, index)[0])
             record = (await self._context.damage.read(hour, index))[0]
             state = self._wheel.state(*copy)
-        except (UnknownMessage, WheelDamaged):
+        except UnknownMessage:
             return facts
         retried = _retried(record)
         facts = facts._replace(retry_id=copy, reason=retried.reason)
@@ -244,10 +244,7 @@ class _Telling:
             return None, False
         self._groups_left -= 1
         wanted = keys_of(*self._wheel.ids_of(*_columns(self._message)))
-        try:
-            search = await waiting_retries.search(self._context, copies, group, wanted, self._copies_left)
-        except WheelDamaged:  # found again by what releases it, and mended
-            return None, False
+        search = await waiting_retries.search(self._context, copies, group, wanted, self._copies_left)
         self._copies_left -= search.read
         found = search.found.get(int(wanted[0]))
         all_known = search.read - search.unreadable >= self._waiting(copies, group)

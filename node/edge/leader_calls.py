@@ -22,6 +22,7 @@ from tarry.replication.errors import NotLeader, Overloaded, Unknown
 from tarry.replication.state_machine.levels import LevelTooLow
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.state import WheelDamaged
 
 Answer: TypeAlias = bytes | Refusal
 Local: TypeAlias = Callable[[bytes, CallContext], Awaitable[Answer]]
@@ -65,14 +66,21 @@ class LeaderCalls:
         until_led: Callable[[float], Awaitable[bool]],
         forwarder: Forwarder,
         damaged: Callable[[UnitsDamaged], Refusal],
+        index_damaged: Callable[[WheelDamaged], None],
     ) -> None:
-        """Take ``damaged``, which reports what of a queue a call could not read, and returns its refusal."""
+        """Take what reports that a call could not read something.
+
+        Args:
+            damaged: of a queue, and returns the refusal of the call.
+            index_damaged: of an hour's index. Raises it again where it is of no hour.
+        """
         self._may_serve = may_serve
         self._not_leader = not_leader
         self._until_led = until_led
         self._forwarder = forwarder
         self._turns = IntakeTurns()
         self.damaged = damaged
+        self._index_damaged = index_damaged
 
     def unary(self, path: str, local: Local, waits_s: float = 0.0) -> MethodHandler:
         """Return the handler of a call, answered here or by the leader, which may wait for so long."""
@@ -107,6 +115,10 @@ class LeaderCalls:
                     return refusal_of(error)
                 except UnitsDamaged as damage:
                     return self.damaged(damage)
+                except WheelDamaged as error:
+                    self._index_damaged(error)
+                    text = f"{error}; a peer's copy is on its way: try again in a second"
+                    return Refusal(Reason.MESSAGE_DAMAGED, text, retry_ms=1_000)
             refusal = self._not_leader()
             if refusal.reason is Reason.NOT_LEADER:
                 forwarded = metadata_value(context.invocation_metadata(), FORWARDED_KEY)

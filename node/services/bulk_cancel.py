@@ -31,7 +31,7 @@ from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
 from tarry.wheel.messages import Page
-from tarry.wheel.state import HOUR_MS, UnknownMessage, WheelDamaged
+from tarry.wheel.state import HOUR_MS, UnknownMessage
 
 LOOK_NS_MAX: Final = 20_000_000
 """Estimated time in which one call looks for messages."""
@@ -122,9 +122,6 @@ class BulkCancels:
                 in_wheel = walk.at.phase in (PENDING, RETRIES_PENDING)
                 await (self._look_in_wheel(walk) if in_wheel else self._look_in_queues(walk))
                 await asyncio.sleep(0)
-        except WheelDamaged as damage:
-            self._damage.indices.report_path(damage)
-            return _mended_soon(str(damage))
         except UnitsDamaged as damage:
             self._damage.queues.report(damage)
             return _mended_soon(str(damage))

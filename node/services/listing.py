@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -37,7 +36,6 @@ from tarry.replication.state_machine import lanes
 from tarry.replication.state_machine.ready_queue import ReadyQueue, released_ms
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
-from tarry.wheel.hour_partition import hour_of
 from tarry.wheel.state import (
     HOUR_MS,
     NONE,
@@ -47,7 +45,6 @@ from tarry.wheel.state import (
     Numbers,
     Rows,
     UnknownMessage,
-    WheelDamaged,
 )
 
 CALLS_AT_ONCE: Final = 4
@@ -109,11 +106,7 @@ class ListCalls:
             if isinstance(place, Refusal):
                 return place
             page = Page(listing.filter, request.page_size or PAGE_DEFAULT, bodies=request.bodies)
-            try:
-                answer = await self._page(listing, place, page)
-            except WheelDamaged as damage:
-                return self._mends(damage)
-            return answer.SerializeToString()
+            return (await self._page(listing, place, page)).SerializeToString()
 
     # -- what is asked -------------------------------------------------------------------
 
@@ -362,14 +355,6 @@ class ListCalls:
         wheel, there = self._machine.wheel, np.flatnonzero(living())
         there = there[wheel.known(hour[there], index[there])]
         return there[wheel.readable(hour[there], index[there])]
-
-    def _mends(self, damage: WheelDamaged) -> Refusal:
-        """Have an hour's index mended that could not be read."""
-        hour = hour_of(Path(str(damage.path)).parent.name)
-        if hour is not None:
-            self._damage.indices.report(hour, str(damage))
-        text = f"{damage}; a peer's copy is on its way: list again in a second"
-        return Refusal(Reason.MESSAGE_DAMAGED, text, retry_ms=1_000)
 
 
 def _states(request: pb.ListMessagesRequest) -> frozenset[int] | Refusal:

@@ -95,7 +95,7 @@ class Edge:
         log: Any = _Log(commit)
         time = ClusterTime(_Clock(now_ms))
         nowhere: Any = None
-        calls = LeaderCalls(lambda: True, nowhere, nowhere, nowhere, nowhere)
+        calls = LeaderCalls(lambda: True, nowhere, nowhere, nowhere, nowhere, nowhere)
         damage = Damage(machine, config.shard)
         core: Any = SimpleNamespace(
             config=config,

@@ -63,6 +63,7 @@ class Edge:
             leadership.wait.until_led,
             forwarder,
             leadership.stop_for,
+            core.damage.indices.report_path,
         )
         self._calls = calls
         self._under_way: set[asyncio.Task[Answer]] = set()

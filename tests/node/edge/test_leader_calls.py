@@ -60,6 +60,7 @@ async def test_many_calls_are_passed_on_and_refused_some_in_each_turn(leads: str
         wait,
         either,
         lambda _: NOBODY,
+        lambda _: None,
     )
     handle: Any = calls.unary("/t/Call", local).unary_unary
     answers = [asyncio.ensure_future(handle(b"", either)) for _ in range(MANY)]

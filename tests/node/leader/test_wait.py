@@ -41,7 +41,12 @@ class Seat:
     async def open(self) -> AsyncIterator[Callable[..., grpc.aio.UnaryUnaryCall[bytes, bytes]]]:
         forwarder = Forwarder(None, [], {})
         calls = LeaderCalls(
-            lambda: self.serves, self.not_leader, self.wait.until_led, forwarder, lambda _: NOBODY
+            lambda: self.serves,
+            self.not_leader,
+            self.wait.until_led,
+            forwarder,
+            lambda _: NOBODY,
+            lambda _: None,
         )
         server = grpc.aio.server()
         handler = calls.unary("/seat/Call", self.local)
