@@ -17,13 +17,11 @@ from typing import Final, NamedTuple
 import google_crc32c
 import numpy as np
 from google.protobuf.message import DecodeError
-from numpy.typing import NDArray
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.wheel.keys.run import ROW, ids_of
+from tarry.wheel.keys.run import ROW, Words, ids_of
 from tarry.wheel.state import Appended, Numbers, Rows
 
-Words = NDArray[np.uint64]
 UNREAD: Final = 0
 """Hash of rows for messages whose records could not be read: no key has it, and each lookup finds them."""
 _FACTORS: Final = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
