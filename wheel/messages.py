@@ -231,6 +231,11 @@ class Messages:
                 partition.withdraw(chosen)
                 self._hours.note_withdrawn(at)
 
+    def is_withdrawn(self, hour: int, global_index: int) -> bool:
+        """Return whether a message was cancelled after its release. Raises OSError and WheelDamaged."""
+        partition = self._hours.written(hour)
+        return partition is not None and global_index in partition.withdrawn
+
     def overtake(self, cut: Cut, hour: Numbers, global_index: Numbers) -> Taken:
         """Release pending messages ahead of the cut: hours in the order named, each hour's by due time."""
         parts: list[Rows] = []

@@ -220,6 +220,10 @@ class Wheel:
         """Note that released messages, ids of shape (n,), are cancelled. Reads and writes no file."""
         self._messages.withdraw(hour, global_index)
 
+    def is_withdrawn(self, hour: int, global_index: int) -> bool:
+        """Return whether a message was cancelled after its release. Raises OSError and WheelDamaged."""
+        return self._messages.is_withdrawn(hour, global_index)
+
     def drop_hour(self, hour: int) -> None:
         """Forget an hour. Raises ValueError where it does not lie wholly behind the cut."""
         if (hour + 1) * HOUR_MS > self._release.cut.due_ms:

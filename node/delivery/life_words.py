@@ -26,6 +26,8 @@ class Facts(NamedTuple):
     maybe_delivered: bool = False
     pending: bool = False
     """In the wheel."""
+    withdrawn: bool = False
+    """Cancelled after its release."""
     place: Place = Place.WAITING
     behind_retry: bool = False
     left_out: bool = False
@@ -98,7 +100,7 @@ def why(facts: Facts) -> str:
         case pb.GROUP_STATE_DONE:
             return "it is done with it: acknowledged, given up or passed over, or the group began behind it"
         case pb.GROUP_STATE_CANCELLED:
-            return "cancelled, unless the group had acknowledged it before"
+            return "cancelled" + (", unless the group had acknowledged it before" if facts.withdrawn else "")
         case pb.GROUP_STATE_GONE:
             return "its queue holds it no more: all are done with it, retention has cut it, or it misfired"
         case pb.GROUP_STATE_DONE_OR_RETRIED:
@@ -141,7 +143,7 @@ def _reason(facts: Facts) -> str:
 
 
 def _attempt(facts: Facts) -> str:
-    return f", the {facts.attempt}. delivery" if facts.attempt > 1 else ""
+    return f", delivery {facts.attempt}" if facts.attempt > 1 else ""
 
 
 def _nobody(facts: Facts) -> str:

@@ -110,7 +110,7 @@ async def placed_in(
     context: Context, queue: ReadyQueue, floor: int, message: Id, due_ms: int
 ) -> tuple[Placed | None, bool]:
     """Return where a message is in a queue, and whether the search came to its end. Raises UnitsDamaged."""
-    hour, index = _columns(message)
+    hour, index = columns_of(message)
     search = OffsetSearch(queue, floor, hour, index, np.array([due_ms]), UNITS_MAX)
     await search.run(context.pieces.alone)
     offset = int(search.found[0])
@@ -150,10 +150,11 @@ class _Telling:
         if placed is None:
             cancelled = self._state is MessageState.CANCELLED
             state = pb.GROUP_STATE_CANCELLED if cancelled else pb.GROUP_STATE_GONE
-            return Facts(state, standing, now_ms)
+            withdrawn = cancelled and self._wheel.is_withdrawn(*self._message)
+            return Facts(state, standing, now_ms, withdrawn=withdrawn)
         facts = self._facts(delivery, group, placed, standing, now_ms, attempt=1)
         if facts.state == pb.GROUP_STATE_DONE and placed.offset in self._queues.cancelled.of(queue.queue):
-            return facts._replace(state=pb.GROUP_STATE_CANCELLED)
+            return facts._replace(state=pb.GROUP_STATE_CANCELLED, withdrawn=True)
         return facts
 
     def _facts(
@@ -207,14 +208,14 @@ class _Telling:
         if copy is None:
             done = facts.state == pb.GROUP_STATE_DONE
             return facts if sure or not done else facts._replace(state=pb.GROUP_STATE_DONE_OR_RETRIED)
-        hour, index = _columns(copy)
+        hour, index = columns_of(copy)
         try:
             due_ms = int(self._context.machine.due_ms(hour, index)[0])
             record = (await self._context.damage.read(hour, index))[0]
             state = self._wheel.state(*copy)
         except UnknownMessage:
             return facts
-        retried = _retried(record)
+        retried = retried_of(record) or Retried()
         facts = facts._replace(retry_id=copy, reason=retried.reason)
         if state is MessageState.PENDING:
             state_now = pb.GROUP_STATE_IN_BACK_OFF
@@ -243,7 +244,7 @@ class _Telling:
         if self._groups_left == 0 or self._copies_left <= 0:
             return None, False
         self._groups_left -= 1
-        wanted = keys_of(*self._wheel.ids_of(*_columns(self._message)))
+        wanted = keys_of(*self._wheel.ids_of(*columns_of(self._message)))
         search = await waiting_retries.search(self._context, copies, group, wanted, self._copies_left)
         self._copies_left -= search.read
         found = search.found.get(int(wanted[0]))
@@ -256,13 +257,13 @@ class _Telling:
         retry = self._queues.blocked.retry(copies.queue, lane) if lane else None
         if retry is None:
             return None
-        of = origins(self._wheel, *_columns(retry))
-        hour, index = self._wheel.ids_of(*_columns(self._message))
+        of = origins(self._wheel, *columns_of(retry))
+        hour, index = self._wheel.ids_of(*columns_of(self._message))
         return retry if (of.hour[0], of.global_index[0]) == (hour[0], index[0]) else None
 
     def _lane(self) -> int:
         try:
-            units = self._wheel.units(*_columns(self._message))
+            units = self._wheel.units(*columns_of(self._message))
         except UnknownMessage:
             return 0
         return int(np.max(unpack(units["topic"], units["tag_mask"])[2]))
@@ -291,16 +292,17 @@ class _Telling:
         return told
 
 
-def _columns(message: Id) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+def columns_of(message: Id) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return the columns hour and global index of one message."""
     return np.array([message[0]], np.uint32), np.array([message[1]], np.uint32)
 
 
-def _retried(record: bytes | None) -> Retried:
-    """Return a copy; where no node has it whole, one that says nothing."""
+def retried_of(record: bytes | None) -> Retried | None:
+    """Return a copy for a retry; None where its record is damaged."""
     try:
-        return Retried.FromString(record or b"")
+        return Retried.FromString(record) if record is not None else None
     except DecodeError:
-        return Retried()
+        return None
 
 
 def _released_ms(unit: np.void) -> int:

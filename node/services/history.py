@@ -14,7 +14,7 @@ from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, MethodHandler, parse
 from tarry.node.ledger.history_search import SearchFailed, parts
-from tarry.node.services.life import id_of
+from tarry.node.services.stored_message import id_of
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.ledger.segment import Closed, OpenSegment
 from tarry.proto.message_id import MessageId

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from tarry.node.assembly import Core
@@ -10,13 +11,12 @@ from tarry.node.edge.grpc_types import CallContext, MethodHandler, unknown_field
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.edge.names import check_topic, unknown_topic
 from tarry.node.keys.search import DUE_MS_MAX, Found, Wanted
+from tarry.node.services.stored_message import STATES, id_of
 from tarry.proto import tarry_query_pb2 as pb
-from tarry.proto.message_id import InvalidMessageId, MessageId
+from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
-from tarry.proto.tarry_message_pb2 import MessageState as State
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.wheel.state import MessageState
 
 PAGE: Final = 100
 PAGE_MAX: Final = 1_000
@@ -26,12 +26,7 @@ PAGE_BYTES: Final = 1 << 20
 EXAMINED_MAX: Final = 8_192
 """Messages looked at for one page: where few of a key's are in the states asked for, it is not full."""
 KEY_CHARS_MAX: Final = 1 << 16
-STATES: Final = {
-    State.MESSAGE_STATE_PENDING: MessageState.PENDING,
-    State.MESSAGE_STATE_RELEASED: MessageState.RELEASED,
-    State.MESSAGE_STATE_CANCELLED: MessageState.CANCELLED,
-}
-NUMBERS: Final = {state: number for number, state in STATES.items()}
+WHEEL_STATES: Final = {number: state for state, number in STATES.items()}
 
 
 class KeyCalls:
@@ -56,7 +51,7 @@ class KeyCalls:
         queue = machine.queues.find(request.topic)
         if queue is None:
             return unknown_topic(request.topic)
-        states = {STATES[state] for state in request.states} or set(STATES.values())
+        states = {WHEEL_STATES[state] for state in request.states} or set(STATES)
         due_to_ms = request.due_to_ms or DUE_MS_MAX
         wanted = Wanted(queue.queue, request.key, request.due_from_ms, due_to_ms, states)
         return await self._page(wanted, first, request.limit or PAGE, records=request.records)
@@ -86,7 +81,7 @@ class KeyCalls:
         return pb.FoundMessage(
             id=str(MessageId(self._core.config.shard, found.hour, found.global_index)),
             due_ms=found.due_ms,
-            state=NUMBERS[found.state],
+            state=STATES[found.state],
             record=Record.FromString(found.record) if records else None,
         )
 
@@ -105,10 +100,9 @@ class KeyCalls:
         """Return the id that the page begins with."""
         if not request.begin:
             return 0
-        try:
-            message = MessageId.parse(request.begin)
-        except InvalidMessageId as error:
-            return Refusal(Reason.ID_MALFORMED, f"begin: {error}")
+        message = id_of(request.begin, self._core.config.shard)
+        if isinstance(message, Refusal):
+            return replace(message, text=f"begin: {message.text}")
         return message.hour << 32 | message.global_index
 
 
@@ -120,7 +114,7 @@ def _fault(request: pb.FindByKeyRequest) -> Refusal | None:
         return _invalid(f"due from {begin_ms} to {end_ms}: give ms since the epoch, the end after the start")
     if request.limit > PAGE_MAX:
         return _invalid(f"a page of {request.limit} messages: at most {PAGE_MAX}, and go on with `next`")
-    if not STATES.keys() >= {*request.states}:
+    if not WHEEL_STATES.keys() >= {*request.states}:
         return _invalid("a state that this version does not know: leave it out")
     return None
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-from google.protobuf.message import DecodeError
-
 from tarry.node.assembly import Core
-from tarry.node.delivery.lives import Id
+from tarry.node.delivery.lives import Id, columns_of, retried_of
 from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.grpc_types import CallContext, MethodHandler
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
+from tarry.node.services.stored_message import DAMAGED, STATES, id_of
 from tarry.proto import tarry_query_pb2 as pb
-from tarry.proto.message_id import InvalidMessageId, MessageId
+from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
-from tarry.proto.tarry_message_pb2 import MessageState, Retried
 from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.wheel.state import MessageState as WheelMessageState
 from tarry.wheel.state import UnknownMessage
 
 LIVES_MAX: Final = 8
@@ -29,23 +25,6 @@ NOT_FOUND: Final = Refusal(
     "no message has this id, or none that this caller may know of: it was never given, the message's hour "
     "has been deleted, or the token has no right on its topic; ledgers may still tell its history",
 )
-STATES: Final = {
-    WheelMessageState.PENDING: MessageState.MESSAGE_STATE_PENDING,
-    WheelMessageState.RELEASED: MessageState.MESSAGE_STATE_RELEASED,
-    WheelMessageState.CANCELLED: MessageState.MESSAGE_STATE_CANCELLED,
-}
-
-
-def id_of(text: str, shard: int) -> MessageId | Refusal:
-    """Return a message's id, if it is one of this cluster's."""
-    try:
-        found = MessageId.parse(text)
-    except InvalidMessageId as error:
-        return Refusal(Reason.ID_MALFORMED, str(error))
-    if found.shard != shard:
-        text = f"{found} belongs to shard {found.shard}; this cluster is shard {shard}"
-        return Refusal(Reason.MESSAGE_NOT_FOUND, text)
-    return found
 
 
 class LifeCalls:
@@ -81,7 +60,10 @@ class LifeCalls:
         place = self._place(message)
         queue = self._queue(place, context)
         if queue is not None and queue.group:
-            message = await self._origin(place)
+            record = (await self._damage.read(*columns_of(place)))[0]
+            if (copy := retried_of(record)) is None:
+                return DAMAGED
+            message = copy.hour, copy.global_index
             place = self._place(message)
             queue = self._queue(place, context)
         if queue is None or queue.group:
@@ -90,7 +72,7 @@ class LifeCalls:
         if delivery is None:
             return Refusal(Reason.NO_LEADER, "leadership is moving: ask again", retry_ms=100)
         state = self._machine.wheel.state(*place)
-        due_ms = int(self._machine.due_ms(*_columns(place))[0])
+        due_ms = int(self._machine.due_ms(*columns_of(place))[0])
         told = await delivery.lives.tell(queue, place, due_ms, state)
         told.id, told.state = str(MessageId(self._shard, *message)), STATES[state]
         told.now_ms, told.applied_index = self._time.now_ms(), self._machine.applied_index
@@ -98,26 +80,13 @@ class LifeCalls:
 
     def _place(self, message: Id) -> Id:
         """Return where a message rests, which may have been moved."""
-        hour, index = self._machine.wheel.places_of(*_columns(message))
+        hour, index = self._machine.wheel.places_of(*columns_of(message))
         return int(hour[0]), int(index[0])
 
     def _queue(self, place: Id, context: CallContext) -> ReadyQueue | None:
         """Return the queue of the message at a place, if the caller may know of it. Raises UnknownMessage."""
         if self._machine.wheel.state(*place) not in STATES:
             return None
-        units = self._machine.wheel.units(*_columns(place))
+        units = self._machine.wheel.units(*columns_of(place))
         queue = self._machine.queues[int(queue_of(units["topic"])[0])]
         return queue if self._authorizer.sees(context)(queue.topic) else None
-
-    async def _origin(self, copy: Id) -> Id:
-        """Return the message that a retry's copy is of. Raises UnknownMessage."""
-        record = (await self._damage.read(*_columns(copy)))[0]
-        try:
-            of = Retried.FromString(record or b"")
-        except DecodeError:
-            of = Retried()
-        return of.hour, of.global_index
-
-
-def _columns(message: Id) -> tuple[np.ndarray[tuple[int], np.dtype[np.uint32]], ...]:
-    return np.array([message[0]], np.uint32), np.array([message[1]], np.uint32)

@@ -28,11 +28,12 @@ from tarry.node.leader.pending_cancels import CANCEL_NS_MAX, PendingCancels
 from tarry.node.services.changes import Changes, Edges
 from tarry.node.services.repeated_schedules import Repeats
 from tarry.node.services.schedule_request import KEY_TAG, Intake, body_too_large, keys_of_command
+from tarry.node.services.stored_message import DAMAGED, STATES, Columns, ids_of
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
-from tarry.proto.message_id import InvalidMessageId, MessageId, parse_ids
+from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
-from tarry.proto.tarry_message_pb2 import MessageState, Record, Retried
+from tarry.proto.tarry_message_pb2 import Record, Retried
 from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.lanes import queue_of
@@ -41,7 +42,6 @@ from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
 from tarry.wheel.delay_log import is_there
 from tarry.wheel.state import HOUR_MS, UnknownMessage
-from tarry.wheel.state import MessageState as WheelMessageState
 
 SERVICE: Final = "tarry.v1.ProducerService"
 TURN_BYTES: Final = 1 << 20
@@ -66,12 +66,6 @@ OUTCOMES_OF_0_2_0: Final = np.arange(8, dtype=np.uint32)
 OUTCOMES_OF_0_2_0[pb.CANCEL_OUTCOME_ALREADY_CANCELLED] = pb.CANCEL_OUTCOME_CANCELLED
 OUTCOMES_OF_0_2_0[pb.CANCEL_OUTCOME_ALREADY_DELIVERED] = pb.CANCEL_OUTCOME_ALREADY_RELEASED
 OUTCOMES_OF_0_2_0[pb.CANCEL_OUTCOME_ALREADY_DONE] = pb.CANCEL_OUTCOME_ALREADY_RELEASED
-
-STATES: Final = {
-    WheelMessageState.PENDING: MessageState.MESSAGE_STATE_PENDING,
-    WheelMessageState.RELEASED: MessageState.MESSAGE_STATE_RELEASED,
-    WheelMessageState.CANCELLED: MessageState.MESSAGE_STATE_CANCELLED,
-}
 
 
 class ProducerService:
@@ -333,7 +327,7 @@ class ProducerService:
         except UnknownMessage:
             return Refusal(Reason.MESSAGE_NOT_FOUND, NOT_FOUND_TEXT)
         if record is None:
-            return Refusal(Reason.MESSAGE_DAMAGED, "no node in reach has the message's record whole")
+            return DAMAGED
         queue = self._machine.queues[int(queue_of(units["topic"])[0])]
         stored = Retried.FromString(record).record if queue.group else record
         return pb.GetResponse(
@@ -344,19 +338,8 @@ class ProducerService:
             record=Record.FromString(stored),
         ).SerializeToString()
 
-    def _ids(self, texts: list[str]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]] | Refusal:
-        """Return the columns hour and global index of ids, shape (n,)."""
-        try:
-            shard, hour, index = parse_ids(texts)
-        except InvalidMessageId as error:
-            return Refusal(Reason.ID_MALFORMED, str(error))
-        others = shard != self._shard
-        if others.any():
-            first = int(others.argmax())
-            found = MessageId(int(shard[first]), int(hour[first]), int(index[first]))
-            text = f"{found} belongs to shard {found.shard}; this cluster is shard {self._shard}"
-            return Refusal(Reason.MESSAGE_NOT_FOUND, text)
-        return hour, index
+    def _ids(self, texts: list[str]) -> Columns | Refusal:
+        return ids_of(texts, self._shard)
 
     def _may_produce(self, context: CallContext, topic: str) -> bool:
         return self._authorizer.refusal(context, Right.PRODUCE, [topic]) is None

@@ -158,7 +158,7 @@ def test_a_nack_leads_to_a_back_off_then_to_another_delivery_then_to_a_dead_lett
         one = await is_in(lead, message, "IN_BACK_OFF")
         assert (one.attempt, one.reason) == (2, RetryReason.RETRY_REASON_NACKED)
         assert 50_000 < one.until_ms - lead.node.time.now_ms() <= 60_000
-        assert one.why == "a consumer gave it back: it waits for its next attempt, the 2. delivery"
+        assert one.why == "a consumer gave it back: it waits for its next attempt, delivery 2"
         told_of_copy = await life(lead, one.retry_id)
         assert told_of_copy.id == message
         assert one.dead_letter_topic == f"dlq.{GROUP}.{TOPIC}"
@@ -182,7 +182,7 @@ def test_a_retry_in_the_retry_queue_is_followed_to_who_has_it_and_to_its_end(tmp
         stream.send(consumer_pb.ConsumeRequest(credit=consumer_pb.Credit(messages=1)))
         one = await is_in(lead, message, "IN_HAND")
         assert (one.consumer, one.attempt, one.why) == (
-            "c", 2, "consumer 'c' has it in hand, the 2. delivery",
+            "c", 2, "consumer 'c' has it in hand, delivery 2",
         )  # fmt: skip
         copies = queue.find(TOPIC, GROUP)
         assert copies is not None
@@ -245,6 +245,10 @@ def test_where_a_retry_is_damaged_it_is_not_said_that_none_waits(tmp_path: Path)
         copy = MessageId.parse((await of_group(lead, message)).retry_id)
         decay(lead.machine, (copy.hour, copy.global_index))
         assert STATES[(await of_group(lead, message)).state] == "DONE_OR_RETRIED"
+        context: Any = Context()
+        refused = await calls(lead)._get(pb.GetLifeRequest(id=str(copy)), context)
+        assert isinstance(refused, Refusal)
+        assert refused.reason is Reason.MESSAGE_DAMAGED
 
     led(tmp_path, act)
 
@@ -299,13 +303,18 @@ def test_groups_that_are_made_later_and_messages_that_are_cancelled_or_trimmed_a
         told = await life(lead, second)
         assert told.state == MessageState.MESSAGE_STATE_CANCELLED
         assert {STATES[one.state] for one in told.groups} == {"CANCELLED"}
+        assert told.groups[0].why == "cancelled, unless the group had acknowledged it before"
         await lead.propose(_trim(queue.queue, 1, now_ms))
         told = await life(lead, first)
         assert not told.HasField("offset")
         assert {STATES[one.state] for one in told.groups} == {"GONE"}
         (pending,) = await scheduled(lead, 60_000)
         await lead.edge.cancel(_cancel(pending))
-        assert {STATES[one.state] for one in (await life(lead, pending)).groups} == {"CANCELLED"}
+        assert {(STATES[one.state], one.why) for one in (await life(lead, pending)).groups} == {
+            ("CANCELLED", "cancelled"),
+        }
+        await lead.propose(_trim(queue.queue, 2, now_ms))
+        assert (await of_group(lead, second)).why == "cancelled, unless the group had acknowledged it before"
 
     led(tmp_path, act)
 
