@@ -10,7 +10,8 @@ from typing import Any, Final
 import typer
 
 from tarry.client.cli.policies import parse_back_off, texts_of
-from tarry.client.cli.times import duration_text, parse_duration_ms, parse_start
+from tarry.client.cli.times import duration_text, parse_duration_ms, parse_start, parse_time_ms
+from tarry.client.integers import INT64_MAX
 from tarry.client.operators.topic_settings import Misfire
 from tarry.client.start_position import Start
 
@@ -52,6 +53,16 @@ def read_number(text: str) -> int:
     if not digits.isascii() or not digits.isdecimal() or len(digits) > 20:
         raise ValueError(f"{text[:40]!r} is no whole number from 0 on")
     return int(digits)
+
+
+def read_time(text: str) -> int:
+    """Return the ms since the epoch of a due time. Raises ValueError."""
+    if len(text) > TEXT_CHARACTERS_MAX:
+        raise ValueError(f"a time has {TEXT_CHARACTERS_MAX} characters at most")
+    time_ms = int(_typed(parse_time_ms, text))
+    if not 0 <= time_ms <= INT64_MAX:
+        raise ValueError(f"{text!r} is no time that a message can be due at")
+    return time_ms
 
 
 def read_start(text: str) -> Start:

@@ -8,10 +8,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from tarry.client.cli.times import time_text
 from tarry.client.errors import TarryError
 from tarry.client.queries.life import MessageLife
-from tarry.client.results import CancelOutcome, MessageState, StoredMessage
-from tarry.console.forms import read_duration
+from tarry.client.results import CancelOutcome, ChangeOutcome, MessageState, StoredMessage
+from tarry.console.forms import read_duration, read_time
 from tarry.console.guard import form_of
 from tarry.console.rendering import access_of, client_of, done, render, review, rights_of
 from tarry.console.views import life
@@ -28,6 +29,15 @@ OUTCOMES: Final = {
     CancelOutcome.ALREADY_RELEASED: "It was not cancelled: it was due, and may have been delivered.",
     CancelOutcome.NOT_FOUND: "There is no such message.",
     CancelOutcome.UNSPECIFIED: "It was not cancelled; the cluster is of a version that says more of it.",
+}
+CHANGES: Final = {
+    ChangeOutcome.CHANGED: "Its id stays valid.",
+    ChangeOutcome.ALREADY_SO: "It was due then already.",
+    ChangeOutcome.DUE_DIFFERS: "It was not rescheduled: it was due at another time by then.",
+    ChangeOutcome.ALREADY_RELEASED: "It was not rescheduled: it was due, and may have been delivered.",
+    ChangeOutcome.ALREADY_CANCELLED: "It was not rescheduled: it was cancelled.",
+    ChangeOutcome.NOT_FOUND: "There is no such message; retries are for tarry reschedule --group.",
+    ChangeOutcome.UNSPECIFIED: "It was not rescheduled; the cluster is of a version that says more of it.",
 }
 
 
@@ -106,6 +116,25 @@ async def _cancel(request: Request) -> Response:
     return done(request, title, [OUTCOMES[outcome]], back)
 
 
+async def _reschedule(request: Request) -> Response:
+    """Have a pending message due at another time, if it is due then as its page has shown."""
+    form, message_id = await form_of(request), request.path_params["id"]
+    producer, back = access_of(request).producer, path("message", message_id)
+    try:
+        due_ms, shown_ms = (read_time(form.get(name, "").strip()) for name in ("due", "if_due"))
+    except ValueError as error:
+        return done(request, "Not done", [str(error)], back, status=400)
+    if not form.get("confirmed"):
+        sentences = [
+            _told(await producer.get(message_id)),
+            f"It is due {time_text(due_ms)} instead of {time_text(shown_ms)}; if that is past, at once.",
+        ]
+        return review(request, "Reschedule a message", sentences, form, button="Reschedule it", back=back)
+    change = await producer.reschedule(message_id, due_ms=due_ms, if_due_ms=shown_ms)
+    is_so = change.outcome in (ChangeOutcome.CHANGED, ChangeOutcome.ALREADY_SO)
+    return done(request, "Rescheduled" if is_so else "Not rescheduled", [CHANGES[change.outcome]], back)
+
+
 async def _send_again(request: Request) -> Response:
     """Schedule a message with the same content, as another one."""
     form, message_id = await form_of(request), request.path_params["id"]
@@ -143,5 +172,6 @@ ROUTES: Final = (
     Route("/message/{id}", _message),
     Route("/message/{id}/history", _history),
     Route("/message/{id}/cancel", _cancel, methods=["POST"]),
+    Route("/message/{id}/reschedule", _reschedule, methods=["POST"]),
     Route("/message/{id}/send", _send_again, methods=["POST"]),
 )

@@ -7,13 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
-import typer
-
 from tarry.client.aio import ListedMessage, ListedState
-from tarry.client.cli.times import parse_time_ms
-from tarry.client.integers import INT64_MAX
 from tarry.client.queries.listing import ListOptions
-from tarry.console.forms import TEXT_CHARACTERS_MAX
+from tarry.console.forms import read_time
 
 FIELDS: Final = ("tag", "key", "key_prefix", "due_from", "due_to", "state", "group")
 """Of the form that chooses messages."""
@@ -44,7 +40,7 @@ def choice_of(values: Mapping[str, str]) -> Choice:
     faults, times_ms = dict[str, str](), dict[str, int]()
     for name in ("due_from", "due_to"):
         try:
-            times_ms[name] = _time_ms(filled.get(name, ""))
+            times_ms[name] = read_time(filled[name]) if name in filled else 0
         except ValueError as error:
             faults[name] = str(error)
     state = filled.get("state", "")
@@ -62,18 +58,6 @@ def choice_of(values: Mapping[str, str]) -> Choice:
         "group": filled.get("group", ""),
     }
     return Choice(filled, values.get("cursor", "")[:CHARACTERS_MAX], options, faults)
-
-
-def _time_ms(text: str) -> int:
-    if len(text) > TEXT_CHARACTERS_MAX:
-        raise ValueError(f"a time has {TEXT_CHARACTERS_MAX} characters at most")
-    try:
-        time_ms = parse_time_ms(text) if text else 0
-    except typer.BadParameter as error:
-        raise ValueError(error.message) from None
-    if not 0 <= time_ms <= INT64_MAX:
-        raise ValueError(f"{text!r} is no time that a message can be due at")
-    return time_ms
 
 
 def notes_of(message: ListedMessage) -> str:

@@ -173,6 +173,36 @@ def test_a_message_is_cancelled_and_sent_again_after_a_review(scene: Scene) -> N
     assert copy in visitor.get(f"/message?id=+{copy}+")
 
 
+def test_a_message_is_rescheduled_after_a_review_if_it_is_due_as_its_page_has_shown(scene: Scene) -> None:
+    scene.client.operator().finish_upgrade()
+    visitor, message_id = scene.visitor("mail"), schedule(scene)
+    address = f"/message/{message_id}/reschedule"
+    [shown] = re.findall(r'name="if_due" value="(\d+)"', visitor.get(f"/message/{message_id}"))
+    review = visitor.post(address, due="2100-01-01T00:00:00Z", if_due=shown)
+    assert "It is due 2100-01-01T00:00:00.000Z instead of" in review
+    with scene.client.producer() as producer:
+        assert producer.get(message_id).due_ms == int(shown)
+        later_ms = int(shown) + 3_600_000
+        for _ in range(2):  # the second page of two was shown before the first one's change
+            _, told = visitor.change(address, due=str(later_ms), if_due=shown)
+            assert "<h1>Rescheduled</h1>" in told
+            assert producer.get(message_id).due_ms == later_ms
+        _, told = visitor.change(address, due=str(later_ms + 1), if_due=shown)
+        assert "due at another time by then" in told
+        assert producer.get(message_id).due_ms == later_ms
+        secret = schedule(scene, "secret")
+        assert "There is no such message" in visitor.post(
+            f"/message/{secret}/reschedule", due=shown, if_due=shown, confirmed="yes"
+        )
+        producer.cancel(message_id)
+        assert 'name="if_due"' not in visitor.get(f"/message/{message_id}")
+        _, told = visitor.change(address, due=shown, if_due=shown)
+        assert "It was not rescheduled: it was cancelled." in told
+    for wrong in ({"due": "soon", "if_due": shown}, {"due": shown}, {"due": "-99999999999", "if_due": shown}):
+        assert "is no time" in visitor.post(address, 400, **wrong)
+    assert "DUE_TOO_FAR" in visitor.post(address, 409, due=str(2**62), if_due=shown, confirmed="yes")
+
+
 def test_a_message_s_page_tells_what_it_is_to_each_group_and_its_history_is_a_page_of_its_own(
     scene: Scene,
 ) -> None:

@@ -107,6 +107,7 @@ POSTS = (
     "/topics/t/g/seek",
     "/topics/t/g/delete",
     "/message/x/cancel",
+    "/message/x/reschedule",
     "/message/x/send",
     "/cluster/transfer",
     "/cluster/upgrade",
