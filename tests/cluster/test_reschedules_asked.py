@@ -18,7 +18,7 @@ async def asked(client: Client, topic: str, due_ms: int) -> tuple[list[str], lis
     found = await query.find(topic, "k")
     assert all(at == due_ms for _, at in listed)
     assert all(one.due_ms == due_ms for one in found.messages if one.state is MessageState.PENDING)
-    forecast = await query.forecast(topic=topic, from_ms=due_ms, resolution="hour", buckets=1)
+    forecast = await query.forecast(topic=topic, from_ms=due_ms, by="hour", buckets=1)
     pending = [one.id for one in found.messages if one.state is MessageState.PENDING]
     return [one for one, _ in listed], pending, forecast.counts[0]
 

@@ -387,8 +387,10 @@ async def test_what_is_on_its_way_to_the_disk_is_found(tmp_path: Path) -> None:
     node = Node(tmp_path / "state", [])
     node.apply(command(["a"], 1))
     writing = asyncio.ensure_future(node.keeper.write())
-    while not len(node.keeper._writing):
+    for _ in range(100):  # until it is being written
         await asyncio.sleep(0)
+        if len(node.keeper._writing):
+            break
     assert (await node.found() or {})["a"] == 1
     await writing
     node.machine.close()
