@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Unpack
-
 from tarry.client.blocking.loop_thread import LoopThread
-from tarry.client.blocking.twin import blocking
+from tarry.client.blocking.twin import blocking, iterating
 from tarry.client.operators.cluster_operator import Operator as AsyncOperator
-from tarry.client.operators.ledger_export import LedgerPart, Only
-from tarry.client.queries.bulk_cancel import BulkCancel
-from tarry.proto import tarry_operator_pb2 as operator_pb
 
 
 class Operator:
@@ -40,47 +34,12 @@ class Operator:
     seek_group = blocking(AsyncOperator.seek_group)
     redrive = blocking(AsyncOperator.redrive)
 
-    def purge_topic(self, topic: str, *, cursor: str = "", dry_run: bool = False) -> Iterator[BulkCancel]:
-        """Cancel all of a topic that no consumer has been given, and yield how far that is; last ``done``.
-
-        ``cursor``, ``dry_run``: as of ``Query.cancel_matching``. Retries are cancelled, too; what consumers
-        have in hand stays theirs. Raises NotFound, NotPermitted, UpgradeRefused.
-        """
-        parts = self._twin.purge_topic(topic, cursor=cursor, dry_run=dry_run)
-        try:
-            while (told := self._thread.run(anext(parts, None))) is not None:
-                yield told
-        finally:
-            self._thread.run(parts.aclose())
+    purge_topic = iterating(AsyncOperator.purge_topic)
 
     def addresses(self) -> list[str]:
         """Return the addresses of all nodes that are known so far; ``status`` learns them."""
         return self._twin.addresses()
 
-    def export_ledger(self, address: str, **only: Unpack[Only]) -> Iterator[LedgerPart]:
-        """Yield what the node at an address wrote down, oldest first, until now.
+    export_ledger = iterating(AsyncOperator.export_ledger)
 
-        Raises NotPermitted, InvalidSetting, Overloaded, Unavailable; an export that is cut off goes on
-        with the ``resume`` of the last part.
-        """
-        parts = self._twin.export_ledger(address, **only)
-        try:
-            while (part := self._thread.run(anext(parts, None))) is not None:
-                yield part
-        finally:
-            self._thread.run(parts.aclose())
-
-    def backup(
-        self, address: str, *, kept: Iterable[operator_pb.BackupFile] = (), index_min: int = 0
-    ) -> Iterator[operator_pb.BackupResponse]:
-        """Yield the state of the node at an address: a manifest, then its files without what is ``kept``.
-
-        ``index_min``: the entry that it has to have. ``tarry.proto.backup_folder`` writes it to a folder.
-        Raises NotPermitted, NoRoom, Overloaded, Unavailable.
-        """
-        parts = self._twin.backup(address, kept=kept, index_min=index_min)
-        try:
-            while (part := self._thread.run(anext(parts, None))) is not None:
-                yield part
-        finally:
-            self._thread.run(parts.aclose())
+    backup = iterating(AsyncOperator.backup)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from tarry.client.blocking.loop_thread import LoopThread
@@ -38,4 +38,27 @@ def blocking(
     returned = re.sub(r"^asyncio\.Future\[(.*)\]$", r"\1", str(signature.return_annotation))
     blocked.__signature__ = signature.replace(return_annotation=returned)  # type: ignore[attr-defined]
     blocked.__annotations__ = {**method.__annotations__, "return": returned}
+    return blocked
+
+
+def iterating(
+    method: Callable[Concatenate[AsyncT, P], AsyncGenerator[T]],
+) -> Callable[Concatenate[Twin[AsyncT], P], Iterator[T]]:
+    """Return a method that yields what this one of the async twin does, and waits for each."""
+
+    @functools.wraps(method)
+    def blocked(self: Twin[AsyncT], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        parts = method(self._twin, *args, **kwargs)
+        try:
+            while (part := self._thread.run(anext(parts, None))) is not None:
+                yield part
+        finally:
+            self._thread.run(parts.aclose())
+
+    signature = inspect.signature(method)
+    yielded = re.sub(r"^AsyncGenerator\[(.*?)(, None)?\]$", r"\1", str(signature.return_annotation))
+    annotation = f"Iterator[{yielded}]"
+    blocked.__signature__ = signature.replace(return_annotation=annotation)  # type: ignore[attr-defined]
+    # the async one's module need not know the name Iterator
+    blocked.__annotations__ = {**method.__annotations__, "return": Iterator[yielded]}  # type: ignore[valid-type]
     return blocked

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from typing import Any, get_origin, get_type_hints
 
 import pytest
 
 from tarry.client import aio, sync
+from tarry.client.operators.ledger_export import LedgerPart
 
 BLOCKING = ["Client", "Consumer", "Message", "MessageBatch", "Operator", "Producer", "Puller", "Query"]
 SAME_AS_STATE = {"closed", "in_hand", "lease_ms", "lost", "reconnects", "stale_acks"}
@@ -72,9 +73,13 @@ def test_type_hints_of_a_blocking_method_are_of_its_results() -> None:
     assert get_type_hints(sync.MessageBatch.ack)["return"] == list[sync.AckOutcome]
     assert get_type_hints(sync.Operator.status)["return"] is sync.ClusterStatus
     assert get_type_hints(sync.Operator.status)["digest"] is bool
+    assert get_type_hints(sync.Query.list_messages)["return"] == Iterator[sync.ListedMessage]
+    assert get_type_hints(sync.Operator.export_ledger)["return"] == Iterator[LedgerPart]
 
 
 def test_the_annotation_of_a_blocking_method_is_what_the_async_one_gives_when_awaited() -> None:
     assert inspect.signature(sync.Producer.schedule).return_annotation == "Scheduled"
     assert inspect.signature(sync.MessageBatch.ack).return_annotation == "list[AckOutcome]"
     assert inspect.signature(sync.Operator.status).return_annotation == "ClusterStatus"
+    assert inspect.signature(sync.Query.list_messages).return_annotation == "Iterator[ListedMessage]"
+    assert inspect.signature(sync.Operator.purge_topic).return_annotation == "Iterator[BulkCancel]"
