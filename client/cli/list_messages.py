@@ -14,6 +14,7 @@ from tarry.client.aio import Client, ListedMessage, ListedState
 from tarry.client.cli.options import OnCluster
 from tarry.client.cli.output import Output, body_fields, fields_of, out, print_json, table_of, words
 from tarry.client.cli.times import time_option, time_text
+from tarry.client.errors import TarryError
 from tarry.client.queries.listing import PAGE_MAX, ListOptions
 
 FIELDS = ("due_ms", "state", "group", "attempt", "reason", "offset", "released_ms", "damaged", "tags", "keys",
@@ -67,10 +68,17 @@ async def list_messages(
         "group": group,
         "bodies": bodies,
     }
-    query, shown = client.query(), list[ListedMessage]()
+    query, shown, begun, failed = client.query(), list[ListedMessage](), cursor, None
     with words().status(f"looking at {escape(topic)}") as looking:
         while len(shown) < limit:
-            page = await query.list_page(topic, size=min(PAGE_MAX, limit - len(shown)), cursor=cursor, **only)
+            size = min(PAGE_MAX, limit - len(shown))
+            try:
+                page = await query.list_page(topic, size=size, cursor=cursor, **only)
+            except TarryError as error:
+                if cursor == begun:
+                    raise
+                failed = error
+                break
             shown += page.messages
             cursor = page.cursor
             if cluster.output is Output.JSON:
@@ -86,6 +94,8 @@ async def list_messages(
         words().print(f"{len(shown):,} messages")
     if cursor:
         _print_more(cursor, cluster.output)
+    if failed is not None:
+        raise failed
 
 
 def _columns(shown: Sequence[ListedMessage]) -> list[str]:
