@@ -60,6 +60,10 @@ class Forwarder:
             details = metadata_value(error.trailing_metadata(), DETAILS_KEY)
             if isinstance(details, bytes) and (refusal := refusal_in(details)):
                 return refusal
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                text = f"the leader at {address} runs a version without this call: upgrade it, "
+                text += "tarry upgrade status shows the versions of all nodes"
+                return Refusal(Reason.LEVEL_TOO_LOW, text)
             text = f"the leader at {address} gave no answer: {error.code().name}, {error.details()}"
             return Refusal(Reason.OUTCOME_UNKNOWN, text, retry_ms=100)
 

@@ -7,17 +7,24 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
+from tarry.client.errors import CLASS_OF_REASON, UpgradeRefused
 from tarry.node.edge.forwarded_caller import caller_of
 from tarry.node.edge.forwarder import DEADLINE_S, Forwarder
 from tarry.node.edge.grpc_types import CallContext
+from tarry.replication.state_machine.refusal import Refusal
 
 PATH = "/tarry.v1.ConsumerService/Receive"
+NEW = "/tarry.v1.QueryService/ListMessages"
+"""A call that the leader's version does not have."""
 
 
 class Leader(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Answers each call with how much time it has left, s, or where it is asked that with who has called."""
 
-    def service(self, _: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+    def service(self, call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        if call.method == NEW:
+            return None
+
         async def handle(asked: bytes, context: CallContext) -> bytes:
             if asked == b"who":
                 return caller_of(context, lambda _: True).address.encode()
@@ -81,3 +88,12 @@ async def test_the_leader_is_told_who_receives_or_operates_through_a_follower(
     assert isinstance(answer, bytes)
     assert answer.decode().startswith(told)
     await forwarder.close()
+
+
+async def test_a_call_that_the_leader_s_version_has_not_is_refused_with_what_to_upgrade(leader: str) -> None:
+    forwarder = Forwarder(None, [], {})
+    answer = await forwarder.forward(leader, NEW, b"", Asked(5.0))  # type: ignore[arg-type]
+    await forwarder.close()
+    assert isinstance(answer, Refusal)
+    assert CLASS_OF_REASON[answer.reason] is UpgradeRefused
+    assert f"{leader} runs a version without this call: upgrade it" in answer.text
