@@ -6,7 +6,6 @@ from typing import Any, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
-from google.protobuf.unknown_fields import UnknownFieldSet
 
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
@@ -35,13 +34,18 @@ def parse(kind: type[M], raw: bytes) -> M | Refusal:
 def unknown_field(request: Message) -> Refusal | None:
     """Return the refusal of a request with a field that this version does not know, in it or inside it.
 
-    A newer client means something by it: stored unread, it would count once a newer version reads it.
+    A newer client means something by it: stored unread, it would count once a newer version reads it. Then
+    the request has lost it: to count fields would take some 0.6 us each, and there may be a million.
     """
-    if len(UnknownFieldSet(request)):
+    values = (value for field, value in request.ListFields() if field.message_type is not None)
+    messages = (one for value in values for one in ([value] if isinstance(value, Message) else value))
+    if (within := next(filter(None, map(unknown_field, messages)), None)) is not None:
+        return within
+    size_bytes = request.ByteSize()
+    request.DiscardUnknownFields()
+    if request.ByteSize() != size_bytes:
         name = request.DESCRIPTOR.full_name
         return Refusal(
             Reason.FIELD_UNKNOWN, f"{name} has a field that this version of the node does not know"
         )
-    values = (value for field, value in request.ListFields() if field.message_type is not None)
-    messages = (one for value in values for one in ([value] if isinstance(value, Message) else value))
-    return next(filter(None, map(unknown_field, messages)), None)
+    return None

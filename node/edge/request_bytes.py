@@ -21,6 +21,18 @@ FILTER_TAG_BYTES: Final = 128
 NUMBER_BYTES: Final = 11
 """Of any number in a column that is not packed."""
 ID_BYTES: Final = message_id.LENGTH + 2
+CHAR_BYTES: Final = 4
+"""Of a character in UTF-8, at most."""
+FILTER_NAMES_MAX: Final = 100
+"""Tags, and as many keys, of a filter of messages."""
+FILTER_CHARS_MAX: Final = 1_024
+"""Of one of them, and of a prefix."""
+NAMES_BYTES: Final = FILTER_NAMES_MAX * (CHAR_BYTES * FILTER_CHARS_MAX + 3)
+FILTER_BYTES: Final = 2 * NAMES_BYTES + CHAR_BYTES * FILTER_CHARS_MAX
+CURSOR_BYTES: Final = 64 << 10
+"""Of a cancel of many messages; a listing's is short."""
+KEY_BYTES: Final = CHAR_BYTES << 16
+"""Of a key by which messages are found, which may be as long as a message has one."""
 
 
 def of_clients(limits: Limits) -> Callable[[str], int]:
@@ -39,6 +51,11 @@ def of_clients(limits: Limits) -> Callable[[str], int]:
         "Ack": offsets,
         "Nack": offsets,
         "Extend": offsets,
+        "ListMessages": FILTER_BYTES,
+        "CancelMatching": FILTER_BYTES + CURSOR_BYTES,
+        "PurgeTopic": CURSOR_BYTES,
+        "Forecast": NAMES_BYTES,
+        "FindByKey": KEY_BYTES,
         "Backup": KEPT_FILE_BYTES * KEPT_FILES_MAX,
     }
     return lambda path: more.get(path.rpartition("/")[2], 0) + OVERHEAD_BYTES

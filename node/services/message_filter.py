@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from tarry.node.config import Limits
 from tarry.node.edge.names import check_topic, unknown_topic
+from tarry.node.edge.request_bytes import FILTER_CHARS_MAX as CHARS_MAX
+from tarry.node.edge.request_bytes import FILTER_NAMES_MAX as NAMES_MAX
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_filter
@@ -19,10 +21,6 @@ from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
 
-NAMES_MAX: Final = 100
-"""Tags or keys of one filter."""
-CHARS_MAX: Final = 1_024
-"""Of a tag, a key or a prefix."""
 DUE_MS_MAX: Final = (1 << 32) * HOUR_MS
 """End of the last hour that a message id can name."""
 
