@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import grpc
@@ -25,6 +25,7 @@ from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, MethodHandler, parse, unknown_field
 from tarry.node.edge.leader_calls import Answer, LeaderCalls
 from tarry.node.edge.names import unknown_topic
+from tarry.node.leader.leftovers import pending_of_live
 from tarry.node.metrics.release_rate import DEFAULT_PER_S
 from tarry.node.services.forecast_request import Asked, Buckets, checked
 from tarry.node.services.message_filter import Filter
@@ -35,7 +36,6 @@ from tarry.replication.blocking import in_thread
 from tarry.replication.state_machine import lanes
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
-from tarry.wheel.hour_partition import hour_of
 from tarry.wheel.pending_view import Found, PendingView, ViewLost
 from tarry.wheel.state import HOUR_MS, SECOND_MS, Flags, Masks, Numbers, Times, UnknownMessage, WheelDamaged
 
@@ -187,9 +187,9 @@ class ForecastCalls:
             except (ViewLost, UnknownMessage, OSError) as error:
                 lost = error
             except WheelDamaged as damage:
-                hour, lost = hour_of(Path(str(damage.path)).parent.name), damage
-                if hour is not None:
-                    self._core.damage.indices.report(hour, str(damage))
+                lost = damage
+                with suppress(WheelDamaged):  # of another file: its caller is told all the same
+                    self._core.damage.indices.report_path(damage)
         text = f"this node could not count what is pending: {lost}; try again, or ask another node"
         return Refusal(Reason.OVERLOADED, text, retry_ms=1_000)
 
@@ -231,7 +231,7 @@ class ForecastCalls:
                 by_hour = by_hour[: int(some[-1]) + 1 if len(some) else 1]
                 buckets = buckets._replace(length=len(by_hour))
         units_of: list[int] = []
-        pending = wheel.pending
+        pending = pending_of_live(self._machine)
         if asked.messages is not None:
             pending = wheel.pending_of(asked.messages.queue)
             units_of = self._hours_of(buckets, now_ms) if pending else []

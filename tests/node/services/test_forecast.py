@@ -18,7 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tarry.node.config import Dispatch, Limits, Token
 from tarry.node.edge.auth import Authorizer
+from tarry.node.leader.leftovers import pending_of_live
 from tarry.node.metrics.release_rate import DEFAULT_PER_S, ReleaseRate
+from tarry.node.repair.indices import IndexDamage
 from tarry.node.repair.record_reads import RecordReads
 from tarry.node.services import forecast
 from tarry.node.services.forecast import ForecastCalls
@@ -373,7 +375,6 @@ def test_an_hour_that_is_dropped_while_it_is_counted_is_counted_anew(
 
 
 def test_a_damaged_index_is_told_and_given_to_who_mends_it(filled: Filled) -> None:
-    reported = list[int]()
     wheel = filled.machine.wheel
     wheel.close()
     state = wheel.upkeep.hour_state(START_MS // HOUR_MS)
@@ -381,10 +382,18 @@ def test_a_damaged_index_is_told_and_given_to_who_mends_it(filled: Filled) -> No
     path.write_bytes(bytes(len(path.read_bytes())))
     wheel.close()
     calls = forecasts(filled.machine, lambda: START_MS)
-    calls._core.damage.indices = SimpleNamespace(report=lambda hour, _: reported.append(hour))
+    indices = calls._core.damage.indices = IndexDamage(filled.machine)
     answer = asyncio.run(asked(calls))
     assert reason(answer) is Reason.OVERLOADED
-    assert set(reported) == {START_MS // HOUR_MS}
+    assert indices.left == {START_MS // HOUR_MS}
+
+
+def test_what_a_deleted_topic_has_left_is_in_the_buckets_and_not_in_the_total(filled: Filled) -> None:
+    filled.machine.queues.delete_topic(TOPIC)
+    look = ask(filled)
+    assert isinstance(look, pb.ForecastResponse)
+    assert (look.pending, sum(look.counts)) == (pending_of_live(filled.machine), 10)
+    assert look.pending == 0
 
 
 def test_so_many_are_counted_at_once_and_one_more_comes_again_later(filled: Filled) -> None:
