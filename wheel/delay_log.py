@@ -14,6 +14,7 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice, repeat
 from pathlib import Path
 from typing import ClassVar, Final, TypeAlias, TypeVar
@@ -101,6 +102,16 @@ def converted(units: Rows, unit: np.dtype[np.void]) -> Rows:
     for name in _SHARED:
         rows[name] = units[name]
     return rows
+
+
+def walk_ahead(index: Path, last: int, count: int) -> None:
+    """Bring the last `count` units of a chain that ends in `last` into the page cache, as far as it reads."""
+    with suppress(OSError), index.open("rb", buffering=0) as file:
+        for _ in range(count):
+            unit = os.pread(file.fileno(), UNIT_BYTES, last * UNIT_BYTES)
+            if len(unit) < UNIT_BYTES:
+                break
+            _, _, _, _, last, *_ = _ONE_UNIT.unpack(unit)
 
 
 class DelayLog:
@@ -274,6 +285,12 @@ class DelayLog:
             size = self.unit.itemsize
             self._budget.consecutive(self._map, start * size, len(rows) * size)
         return rows
+
+    def index_places(self, start: int, end: int) -> FilePlaces:
+        """Return where the units from `start` to `end` lie, a block each."""
+        starts = range(start, end, BLOCK_UNITS)
+        sizes = [(min(end, first + BLOCK_UNITS) - first) * UNIT_BYTES for first in starts]
+        return FilePlaces(self.index_path, [first * UNIT_BYTES for first in starts], sizes)
 
     def due_columns(self) -> Iterator[tuple[int, Numbers]]:
         """Yield every unit's due_in_hour_ms, in blocks, each with the global index it begins at."""

@@ -11,11 +11,13 @@ A pass keeps the first of what it finds, and no more than there is room for: the
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.wheel.cached_reads import read_ahead
 from tarry.wheel.delay_log import BLOCK_UNITS
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.hour_wheel import HourWheel
@@ -65,6 +67,16 @@ class DueScan:
     def forget(self, after: Cut) -> None:
         """Forget what was found at or before a position."""
         self.found = self.found[~after.has_passed(self.found["due_ms"], self.found["global_index"])]
+
+    def ahead(self) -> Callable[[], None] | None:
+        """Return what reads the part of an index that the next step looks at; None: it looks at none.
+
+        To be called from any thread, so that the step waits for no disk.
+        """
+        work = self._work
+        if work is None or work.partition is None or self._hours.written(work.hour) is not work.partition:
+            return None
+        return None if work.partition.log.is_held else work.ahead()
 
     def step(self) -> None:
         """Look at more, for some ms. Raises OSError and WheelDamaged."""
@@ -136,6 +148,10 @@ class _Chain:
         self._walk = Walk(partition, Plan(second, second + 1, in_one_pass=False), wanted)
         self.is_over = False
 
+    def ahead(self) -> Callable[[], None]:
+        """Return what reads the units that the next step walks along."""
+        return self._walk.ahead(_STEP_COST)
+
     def step(self) -> int:
         """Walk on; return the cost."""
         before = self._walk.left
@@ -162,6 +178,12 @@ class _Pass:
         self._end_in_hour_ms = HOUR_MS  # from there on nothing is kept
         self._is_full = False
         self.is_over = False
+
+    def ahead(self) -> Callable[[], None]:
+        """Return what reads the units that the next step looks at."""
+        assert self.partition is not None
+        end = min(self.partition.units, self._position + -(-_STEP_COST // BLOCK_UNITS) * BLOCK_UNITS)
+        return partial(read_ahead, [self.partition.log.index_places(self._position, end)])
 
     def step(self) -> int:
         """Look at more units; return the cost."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from tarry.wheel.delay_log import BLOCK_UNITS
+from tarry.wheel.delay_log import BLOCK_UNITS, walk_ahead
 from tarry.wheel.hour_partition import HourPartition
 from tarry.wheel.near_queue import by_due
 from tarry.wheel.state import HOUR_SECONDS, SECOND_MS, Numbers, Rows, WheelDamaged
@@ -189,6 +190,14 @@ class Walk:
     def holds(self, second: int) -> bool:
         """Return whether the walk is along a second's chain."""
         return second == self.first
+
+    def ahead(self, cost_max: int) -> Callable[[], None]:
+        """Return what reads, from any thread, the units that a step of this cost walks along."""
+        last, _ = self._partition.seconds.chain(self.first % HOUR_SECONDS)
+        count = min(self.left, -(-cost_max // _WALK_UNITS))
+        return partial(
+            walk_ahead, self._partition.log.index_path, self._next if self._to_walk else last, count
+        )
 
     def step(self, cost_max: int | None = None) -> bool:
         """Do so much more, at _WALK_UNITS a unit, or all; whether all units there are have been seen."""

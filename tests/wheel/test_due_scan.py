@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tarry.wheel.state import HOUR_MS, NONE, Cut, WheelSettings
+from tarry.wheel.delay_log import UNIT_BYTES, DelayLog
+from tarry.wheel.state import HOUR_MS, NONE, Cut, Rows, WheelSettings
 from tarry.wheel.wheel import Wheel
 from tests import turns as cost
 from tests.wheel.sorted_list import START_MS
@@ -18,6 +20,8 @@ END_MS = START_MS + 10**6 * HOUR_MS
 START = Cut(0, NONE)
 TOPICS = np.arange(7) < 5
 """Of the plain list, whose topics are due times modulo 7: those that are looked for."""
+CHAINS = {"due_scan._FEW_UNITS": 0, "due_scan.CHAIN_START_UNITS": 0, "due_scan.CHAIN_STEP_UNITS": 0}
+"""With which a scan never changes from chains to a pass."""
 
 
 def chosen(topic: NDArray[np.uint32], tag_mask: NDArray[np.uint64]) -> NDArray[np.bool_]:
@@ -40,11 +44,11 @@ def page(wheel: Wheel, after: Cut, size: int, end_ms: int = END_MS) -> tuple[lis
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("few_units", [0, 32_768], ids=["chains", "passes"])
+@pytest.mark.parametrize("way", [CHAINS, {}], ids=["chains", "passes"])
 def test_what_is_there_all_the_time_is_listed_once_whatever_happens_between_the_pages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, few_units: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, way: dict[str, int]
 ) -> None:
-    for name, value in {**SMALL, "due_scan._FEW_UNITS": few_units, "due_scan.FOUND_MAX": 8}.items():
+    for name, value in {**SMALL, **way, "due_scan.FOUND_MAX": 8}.items():
         monkeypatch.setattr(f"tarry.wheel.{name}", value)
     monkeypatch.setattr("tarry.wheel.due_scan._STEP_COST", 1)
     monkeypatch.setattr("tarry.wheel.due_scan.BLOCK_UNITS", 8)
@@ -66,11 +70,11 @@ def test_what_is_there_all_the_time_is_listed_once_whatever_happens_between_the_
         assert all(is_chosen(due_ms) for due_ms, _ in listed)
 
 
-@pytest.mark.parametrize("few_units", [0, 32_768], ids=["chains", "passes"])
+@pytest.mark.parametrize("way", [{"due_scan._FEW_UNITS": 0}, {}], ids=["chains first", "passes"])
 def test_one_scan_sees_what_changes_between_its_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_units: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: dict[str, int]
 ) -> None:
-    for name, value in {**SMALL, "due_scan._FEW_UNITS": few_units, "due_scan.FOUND_MAX": 8}.items():
+    for name, value in {**SMALL, **way, "due_scan.FOUND_MAX": 8}.items():
         monkeypatch.setattr(f"tarry.wheel.{name}", value)
     monkeypatch.setattr("tarry.wheel.due_scan._STEP_COST", 1)
     monkeypatch.setattr("tarry.wheel.due_scan.BLOCK_UNITS", 8)
@@ -91,6 +95,53 @@ def test_one_scan_sees_what_changes_between_its_steps(
         assert listed == sorted(set(listed))
         throughout = {message for message in before & set(play.list.pending) if is_chosen(message[0])}
         assert throughout <= set(listed)
+
+
+@pytest.mark.parametrize("way", [CHAINS, {}], ids=["chains", "passes"])
+def test_what_a_step_looks_at_was_read_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: dict[str, int]
+) -> None:
+    for name, value in {**SMALL, **way, "due_scan.FOUND_MAX": 8}.items():
+        monkeypatch.setattr(f"tarry.wheel.{name}", value)
+    monkeypatch.setattr("tarry.wheel.due_scan._STEP_COST", 1)
+    monkeypatch.setattr("tarry.wheel.due_scan.BLOCK_UNITS", 8)
+    monkeypatch.setattr(DelayLog, "held_units_max", 0)
+    pread, block, units_at = os.pread, DelayLog.block, DelayLog.units_at
+    read, looked = set[int](), set[int]()
+
+    def noted(fd: int, size_bytes: int, offset: int) -> bytes:
+        read.update(range(offset // UNIT_BYTES, (offset + size_bytes) // UNIT_BYTES))
+        return pread(fd, size_bytes, offset)
+
+    def block_noted(log: DelayLog, start: int, end: int) -> Rows:
+        looked.update(range(start, end))
+        return block(log, start, end)
+
+    def units_noted(log: DelayLog, global_index: NDArray[np.uint32]) -> Rows:
+        looked.update(global_index.tolist())
+        return units_at(log, global_index)
+
+    play, steps = Played(tmp_path, 3), 0
+    for _ in range(20):
+        play.append()
+    for hour in play.wheel.hours():
+        play.wheel.pending_per_second(hour)
+    scan = play.wheel.due_scan(chosen, START, END_MS)
+    with monkeypatch.context() as within:
+        within.setattr(DelayLog, "block", block_noted)
+        within.setattr(DelayLog, "units_at", units_noted)
+        while not scan.is_over:
+            ahead = scan.ahead()
+            if ahead is not None:
+                within.setattr(os, "pread", noted)
+                ahead()
+                within.setattr(os, "pread", pread)
+                steps += 1
+            scan.step()
+            assert looked <= read or ahead is None
+            read.clear()
+            looked.clear()
+    assert steps > 40
 
 
 def test_an_hour_that_moves_out_of_the_far_log_while_it_is_looked_at_is_found(tmp_path: Path) -> None:
