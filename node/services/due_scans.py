@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Final, NamedTuple, TypeAlias
 
 from tarry.wheel.due_scan import DueScan
@@ -15,8 +16,8 @@ SCANS_MAX: Final = 8
 IDLE_S: Final = 30.0
 """After which a scan that no page asked for is dropped."""
 
-Key: TypeAlias = tuple[int, int]
-"""Term of the leadership, and key of the listing."""
+Key: TypeAlias = tuple[int, Hashable]
+"""Term of the leadership, and the listing, with all that chooses its messages: numbers can be guessed."""
 
 
 class _Kept(NamedTuple):

@@ -1,6 +1,6 @@
 """Cursors of listings: how far the pages so far have come, as a text that no server has to remember.
 
-    base64url( version │ crc32 of the request │ phase │ queue │ at │ index │ scan │ crc32 of all before )
+    base64url( version │ crc32 of request │ topic │ phase │ queue │ at │ index │ scan │ crc32 of all before )
 
 Whatever a cursor says is a place of the topic that it is given with, so one that was made up shows nothing
 that its caller may not see.
@@ -21,7 +21,7 @@ from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import Cut
 
 _VERSION: Final = 1
-_FORM: Final = struct.Struct("<BIBIqIQ")
+_FORM: Final = struct.Struct("<BIIBIqIQ")
 _CRC: Final = struct.Struct("<I")
 CHARS: Final = -(-(_FORM.size + _CRC.size) * 4 // 3)
 """Of every cursor."""
@@ -69,13 +69,13 @@ def key_of(request: pb.ListMessagesRequest) -> int:
     return zlib.crc32(same.SerializeToString(deterministic=True))
 
 
-def text_of(place: Place, key: int) -> str:
-    """Return the cursor of a place in a listing."""
-    packed = _FORM.pack(_VERSION, key, *place)
+def text_of(place: Place, key: int, topic: int) -> str:
+    """Return the cursor of a place in a listing of a topic, which the number of its queue names."""
+    packed = _FORM.pack(_VERSION, key, topic, *place)
     return base64.urlsafe_b64encode(packed + _CRC.pack(zlib.crc32(packed))).decode().rstrip("=")
 
 
-def place_of(text: str, key: int) -> Place | Refusal:
+def place_of(text: str, key: int, topic: int) -> Place | Refusal:
     """Return the place that a cursor names in a listing, the first for none, or why it names none."""
     if not text:
         return Place()
@@ -86,12 +86,14 @@ def place_of(text: str, key: int) -> Place | Refusal:
     if len(text) != CHARS or len(packed) != _FORM.size + _CRC.size:
         return _refused("this is no cursor: give one whole, as the page before had it, or none")
     said, crc = packed[: _FORM.size], packed[_FORM.size :]
-    version, of, phase, *rest = _FORM.unpack(said)
+    version, of, of_topic, phase, *rest = _FORM.unpack(said)
     if crc != _CRC.pack(zlib.crc32(said)) or version != _VERSION or phase > Phase.TOPIC:
         return _refused("this cursor is damaged, or of another version: begin without one")
     if of != key:
         text = "the cursor is of another listing: give the filter, states and group of the page before"
         return _refused(text)
+    if of_topic != topic:
+        return _refused("the topic was deleted since, and made again: begin without the cursor")
     return Place(Phase(phase), *rest)
 
 

@@ -102,7 +102,7 @@ class ListCalls:
             listing = self._checked(request, context)
             if isinstance(listing, Refusal):
                 return listing
-            place = place_of(request.cursor, listing.key)
+            place = place_of(request.cursor, listing.key, listing.filter.queue)
             if isinstance(place, Refusal):
                 return place
             page = Page(listing.filter, request.page_size or PAGE_DEFAULT, bodies=request.bodies)
@@ -147,7 +147,7 @@ class ListCalls:
             looked_to_ms = following.looked_to_ms
         while following is not None and following.phase is not Phase.WHEEL and not page.has_looked_enough:
             following = await self._queue(listing, following, page)
-        cursor = "" if following is None else text_of(following, listing.key)
+        cursor = "" if following is None else text_of(following, listing.key, listing.filter.queue)
         return pb.ListMessagesResponse(messages=page.messages, cursor=cursor, looked_to_ms=looked_to_ms)
 
     async def _wheel(self, listing: Listing, place: Place, page: Page) -> Place:
@@ -162,7 +162,7 @@ class ListCalls:
             flags: Flags = wanted.take(queue, mode="clip") & filter_.tagged(mask)
             return flags
 
-        wheel, key = self._machine.wheel, (self._driver.status().term, listing.key)
+        wheel, key = self._machine.wheel, (self._driver.status().term, listing)
         number, since, looked = place.scan, after, 0
         scan = self._scans.take(number, key, wheel, after)
         if scan is None:

@@ -100,6 +100,7 @@ VALID: dict[str, list[Message]] = {
             cursor=text_of(
                 Place(Phase.WHEEL, 0, 1, 2, 3),
                 key_of(query_pb.ListMessagesRequest(filter=query_pb.MessageFilter(topic="t"))),
+                0,
             ),
         ),
     ],

@@ -48,6 +48,27 @@ MUTANTS = (
         (f"{NODE}::test_what_cannot_be_listed_is_refused_with_what_to_do",),
     ),
     Mutant(
+        "a_scan_is_found_by_numbers_alone",
+        "who guesses them is shown messages, with bodies, of a topic that it may not know of",
+        "(self._driver.status().term, listing)",
+        "(self._driver.status().term, listing.key)",
+        (f"{NODE}::test_a_scan_that_another_listing_has_left_is_not_taken_for_its_number_and_checksum",),
+    ),
+    Mutant(
+        "a_cursor_of_a_topic_that_was_deleted_is_taken",
+        "a listing of the topic that was made again begins in the middle, and nobody is told",
+        "    if of_topic != topic:\n",
+        "    if False:\n",
+        (f"{NODE}::test_a_listing_ends_with_its_topic_also_where_that_is_made_again",),
+    ),
+    Mutant(
+        "a_pass_reads_too_little_ahead",
+        "the event loop waits for a cold disk",
+        "-(-_STEP_COST // BLOCK_UNITS) * BLOCK_UNITS",
+        "_STEP_COST",
+        (f"{WHEEL}::test_what_a_step_looks_at_was_read_ahead",),
+    ),
+    Mutant(
         "a_listing_asks_for_no_right",
         "a token sees messages of topics that it may not know of",
         "        if not self._authorizer.sees(context)(topic):\n            return unknown_topic(topic)\n"

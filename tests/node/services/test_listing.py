@@ -392,20 +392,58 @@ def test_what_cannot_be_listed_is_refused_with_what_to_do(tmp_path: Path) -> Non
     led(tmp_path, act)
 
 
+def test_a_scan_that_another_listing_has_left_is_not_taken_for_its_number_and_checksum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers count up, and a request with any checksum is easily made."""
+    monkeypatch.setattr(listing, "key_of", lambda request: 7)
+    tokens = {"v": Token(produce=("secret",)), "a": Token(produce=(TOPIC,))}
+
+    async def act(lead: Leader, _: Lists) -> None:
+        lists, due_ms = Lists(lead, tokens), lead.node.time.now_ms() + HOUR_MS + np.arange(10)
+        own, queues = set(await schedule(lead, due_ms)), lead.machine.queues
+        await schedule(lead, due_ms, topic="secret")
+        left = await lists.page(token="v", topic="secret", page_size=2)
+        scan = place_of(left.cursor, 7, queues.of("secret").queue)
+        assert isinstance(scan, Place)
+        cursor = text_of(Place(Phase.WHEEL, scan=scan.scan), 7, queues.of(TOPIC).queue)
+        page = await lists.page(token="a", cursor=cursor, bodies=True)
+        assert set(ids(page.messages)) == own
+
+    led(tmp_path, act)
+
+
+def test_a_listing_ends_with_its_topic_also_where_that_is_made_again(tmp_path: Path) -> None:
+    async def act(lead: Leader, lists: Lists) -> None:
+        due_ms = lead.node.time.now_ms() + HOUR_MS + np.arange(10)
+        await schedule(lead, due_ms)
+        cursor = (await lists.page(page_size=2)).cursor
+        await lead.propose(log_pb.DeleteTopicCommand(topic=TOPIC, now_ms=lead.node.time.now_ms()))
+        assert (await lists.refused(cursor=cursor)).reason is Reason.TOPIC_UNKNOWN
+        given = await schedule(lead, due_ms)
+        refused = await lists.refused(cursor=cursor)
+        assert refused.reason is Reason.QUERY_INVALID
+        assert "made again" in refused.text
+        assert ids(await lists.all()) == given
+
+    led(tmp_path, act)
+
+
 def test_a_cursor_that_was_made_up_shows_a_place_of_its_own_topic_or_nothing(tmp_path: Path) -> None:
     async def act(lead: Leader, lists: Lists) -> None:
         now_ms = lead.node.time.now_ms()
         await schedule(lead, [now_ms - 1, now_ms + HOUR_MS], topic="secret")
         given = set(await schedule(lead, [now_ms - 1, now_ms + HOUR_MS]))
-        queue = lead.machine.queues.of("secret")
+        queue, own = lead.machine.queues.of("secret"), lead.machine.queues.of(TOPIC).queue
         await until(lambda: queue.units == 1)
         key = key_of(pb.ListMessagesRequest(filter=pb.MessageFilter(topic=TOPIC)))
         for phase in Phase:
             for number in (0, queue.queue, 2**32 - 1):
                 for at in (-(2**63), -1, 0, 1, 2**40, 2**63 - 1):
                     place = Place(phase, number, at, 2**32 - 1, 2**64 - 1)
-                    assert place_of(text_of(place, key), key) == place
-                    page = await lists.page(cursor=text_of(place, key))
+                    text = text_of(place, key, own)
+                    assert place_of(text, key, own) == place
+                    page = await lists.page(cursor=text)
                     assert set(ids(page.messages)) <= given
 
     led(tmp_path, act)
