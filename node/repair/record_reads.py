@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from tarry.replication.blocking import RunBlocking, in_thread
+from tarry.replication.blocking import RunBlocking, in_own_thread, in_thread
 from tarry.replication.state_machine.machine import Machine
 from tarry.wheel.cached_reads import FilePlaces, NotCached, Pread, read_ahead
 from tarry.wheel.columns import portions
@@ -41,6 +41,7 @@ class RecordReads:
         self._machine = machine
         self._pread = pread
         self._run_blocking = run_blocking
+        self._run_long = in_own_thread("index ahead")
 
     def cached(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
         """Return records, shape (n,), as Wheel.read. Raises RecordsNotCached, UnknownMessage."""
@@ -71,6 +72,14 @@ class RecordReads:
         except RecordsNotCached:
             await self.ahead(hour, global_index)
             return self._machine.wheel.read(hour, global_index)
+
+    async def in_advance(self, read: Callable[[], None]) -> None:
+        """Have a part of a file read before it is looked at, where the event loop must not wait for the disk.
+
+        Not in the thread of records: what is delivered would wait for files that are read from end to end.
+        """
+        if self._pread is not None:
+            await self._run_long(read)
 
     async def read_ahead_for(self, work: Callable[[Pread | None], R], /) -> R:
         """Return what the work returns; it is given how to read.

@@ -172,6 +172,8 @@ class ListCalls:
                 len(scan.found) - looked >= page.room or scan.is_over or page.has_looked_enough
             ):
                 before = scan.cost
+                if (ahead := scan.ahead()) is not None:
+                    await self._damage.reads.in_advance(ahead)
                 await self._pieces.alone(scan.step)
                 page.cost += scan.cost - before
             if looked == len(scan.found):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from tarry.node.config import Token
 from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.leader_calls import parsed
+from tarry.node.repair.record_reads import RecordReads
 from tarry.node.services import due_scans, listed_page, listing
 from tarry.node.services.list_cursor import CHARS, Phase, Place, key_of, place_of, text_of
 from tarry.node.services.listing import ListCalls
@@ -26,6 +28,8 @@ from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import CancelRequest, ScheduleBatchRequest
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.cached_reads import pread_cached
+from tarry.wheel.due_scan import DueScan
 from tests.node.lone_leader import GROUP, TOPIC, Leader, Stream, leader, subscription, until
 from tests.simulation.edge import Context
 
@@ -425,6 +429,50 @@ def test_a_listing_ends_with_its_topic_also_where_that_is_made_again(tmp_path: P
         assert refused.reason is Reason.QUERY_INVALID
         assert "made again" in refused.text
         assert ids(await lists.all()) == given
+
+    led(tmp_path, act)
+
+
+def test_before_each_step_of_a_scan_what_it_looks_at_is_read_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.wheel.delay_log.DelayLog.held_units_max", 4)
+    monkeypatch.setattr("tarry.wheel.due_scan._STEP_COST", 1)
+    monkeypatch.setattr("tarry.wheel.due_scan.BLOCK_UNITS", 8)
+    ahead, step, read = DueScan.ahead, DueScan.step, list[tuple[DueScan, threading.Thread]]()
+    reads = 0
+
+    def noted(scan: DueScan) -> Callable[[], None] | None:
+        work = ahead(scan)
+        if work is None:
+            return None
+
+        def done() -> None:
+            work()
+            read.append((scan, threading.current_thread()))
+
+        return done
+
+    def checked(scan: DueScan) -> None:
+        nonlocal reads
+        if ahead(scan) is not None:
+            of, thread = read.pop()
+            assert of is scan
+            assert thread is not threading.main_thread()
+            reads += 1
+        step(scan)
+
+    monkeypatch.setattr(DueScan, "ahead", noted)
+    monkeypatch.setattr(DueScan, "step", checked)
+
+    async def act(lead: Leader, lists: Lists) -> None:
+        lead.node._core.damage.reads = RecordReads(lead.machine, pread_cached)
+        given = await schedule(
+            lead, lead.node.time.now_ms() // HOUR_MS * HOUR_MS + 2 * HOUR_MS + np.arange(100)
+        )
+        lead.machine.wheel.pending_per_second(lead.machine.wheel.hours()[-1])  # out of the far log
+        assert ids(await lists.all(page_size=9)) == given
+        assert reads >= 100 // 8
 
     led(tmp_path, act)
 
