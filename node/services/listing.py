@@ -10,7 +10,8 @@ that a group gives back while it is listed goes to the left, and may be.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
@@ -55,6 +56,10 @@ PIECE_BYTES: Final = 2 << 20
 """Of their records together; a larger first record is read alone."""
 PIECE_UNITS: Final = 4_096
 """Of a ready queue, looked at in one turn."""
+QUEUE_UNITS: Final = 512
+"""As many cost as much as to begin with a queue."""
+PIECE_QUEUES: Final = 1_024
+"""With nothing to list, passed over in one turn: some 1 ms."""
 
 State: Final = pb.ListedState
 OF_GROUPS: Final = frozenset(
@@ -142,17 +147,18 @@ class ListCalls:
     async def _page(self, listing: Listing, place: Place, page: Page) -> pb.ListMessagesResponse:
         looked_to_ms = 0
         following: Place | None = place
+        retries = self._retry_queues(listing) if place.phase is not Phase.TOPIC else ()
         if place.phase is Phase.WHEEL:
-            following = await self._wheel(listing, place, page)
+            following = await self._wheel(listing, place, page, retries)
             looked_to_ms = following.looked_to_ms
         while following is not None and following.phase is not Phase.WHEEL and not page.has_looked_enough:
-            following = await self._queue(listing, following, page)
+            following = await self._queue(listing, following, page, retries)
         cursor = "" if following is None else text_of(following, listing.key, listing.filter.queue)
         return pb.ListMessagesResponse(messages=page.messages, cursor=cursor, looked_to_ms=looked_to_ms)
 
-    async def _wheel(self, listing: Listing, place: Place, page: Page) -> Place:
+    async def _wheel(self, listing: Listing, place: Place, page: Page, retries: Sequence[int]) -> Place:
         """Add what waits in the wheel; return where to go on."""
-        wanted = self._wanted(listing)
+        wanted = self._wanted(listing, retries)
         if not self._machine.wheel.pending_of_all(np.flatnonzero(wanted).astype(np.uint32)):
             return Place(Phase.RETRIES)
         filter_, after = listing.filter, max(place.cut, Cut(listing.filter.due_from_ms - 1, NONE))
@@ -185,21 +191,21 @@ class ListCalls:
             after = Cut(*scan.found[["due_ms", "global_index"]][looked - 1].item())
         return Place(Phase.WHEEL, 0, *after, self._scans.keep(number, key, wheel, scan, since))
 
-    def _wanted(self, listing: Listing) -> Flags:
+    def _wanted(self, listing: Listing, retries: Sequence[int]) -> Flags:
         """Flag the queues, by number, whose messages in the wheel are listed; one more, for later ones."""
-        queues, topic = self._machine.queues, listing.filter.topic
-        wanted = np.zeros(len(queues) + 1, np.bool_)
+        wanted = np.zeros(len(self._machine.queues) + 1, np.bool_)
         wanted[listing.filter.queue] = listing.wants(State.LISTED_STATE_PENDING)
         if listing.wants(State.LISTED_STATE_RETRYING):
-            wanted[self._retry_queues(topic, listing.group)] = True
+            wanted[np.array(retries, np.intp)] = True
         return wanted
 
-    def _retry_queues(self, topic: str, group: str) -> list[int]:
-        """Return the numbers of a topic's retry queues, or of that of a group, ascending."""
-        queues = self._machine.queues
-        groups = [group] if group else queues.groups_of(queues.of(topic).queue)
-        found = (queues.find(topic, each) for each in groups)
-        return sorted(queue.queue for queue in found if queue is not None)
+    def _retry_queues(self, listing: Listing) -> list[int]:
+        """Return the numbers of a listing's retry queues, ascending."""
+        queues, topic = self._machine.queues, listing.filter.topic
+        if not listing.group:
+            return queues.retries_of(topic)
+        queue = queues.find(topic, listing.group)
+        return [] if queue is None else [queue.queue]
 
     async def _add_pending(self, entries: Rows, page: Page) -> int:
         """Add the first of a scan's entries that are still pending; return how many were looked at."""
@@ -221,9 +227,11 @@ class ListCalls:
 
         return await self._add(hour, index, living, row, page)
 
-    async def _queue(self, listing: Listing, place: Place, page: Page) -> Place | None:
+    async def _queue(
+        self, listing: Listing, place: Place, page: Page, retries: Sequence[int]
+    ) -> Place | None:
         """Add some of a ready queue; return where to go on, None: that was all."""
-        queue = self._queue_of(listing, place)
+        queue = await self._queue_of(listing, place, retries)
         if queue is None:
             return None
         same = place.phase is not Phase.RETRIES or place.queue == queue.queue
@@ -232,7 +240,7 @@ class ListCalls:
             place.at if same and phase is place.phase else 0, queue.first, self._floor(listing, queue)
         )
         units = await self._damage.reads.read_ahead_for(lambda pread: queue.read(first, PIECE_UNITS, pread))
-        page.units += PIECE_UNITS
+        page.units += max(QUEUE_UNITS, len(units))
         offsets = np.arange(first, first + len(units), dtype=np.uint64)
         state = self._states_of(listing, queue, offsets)
         listed = listing.filter.due(units["due_ms"]) & listing.filter.tagged(units["tag_mask"])
@@ -249,15 +257,18 @@ class ListCalls:
             return Place(phase, queue.queue, at)
         return None if phase is Phase.TOPIC else Place(Phase.RETRIES, queue.queue + 1)
 
-    def _queue_of(self, listing: Listing, place: Place) -> ReadyQueue | None:
+    async def _queue_of(self, listing: Listing, place: Place, retries: Sequence[int]) -> ReadyQueue | None:
         """Return the queue to look at: retry queues by number, then the topic's; None: none is left."""
         if listing.states.isdisjoint(RELEASED):
             return None
         queues = self._machine.queues
         if place.phase is Phase.RETRIES:
-            for number in self._retry_queues(listing.filter.topic, listing.group):
-                if number >= place.queue:
-                    return queues[number]
+            for at in range(bisect_left(retries, place.queue), len(retries)):
+                queue = queues[retries[at]]
+                if max(queue.first, self._floor(listing, queue)) < queue.units:
+                    return queue
+                if at % PIECE_QUEUES == 0:
+                    await asyncio.sleep(0)
         return queues[listing.filter.queue]
 
     def _floor(self, listing: Listing, queue: ReadyQueue) -> int:

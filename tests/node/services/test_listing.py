@@ -477,6 +477,23 @@ def test_before_each_step_of_a_scan_what_it_looks_at_is_read_in_a_thread(
     led(tmp_path, act)
 
 
+def test_retry_queues_with_nothing_to_list_take_no_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listed_page, "UNITS_MAX", 1)
+
+    async def act(lead: Leader, lists: Lists) -> None:
+        for number in range(20):
+            await lead.propose(log_pb.SubscribeCommand(topic=TOPIC, group=f"g{number}"))
+        assert (await lists.page()).cursor == ""
+        assert lead.machine.queues.retries_of(TOPIC) == sorted(
+            lead.machine.queues.of(TOPIC, group).queue
+            for group in lead.machine.queues.groups_of(lead.machine.queues.of(TOPIC).queue)
+        )
+
+    led(tmp_path, act)
+
+
 def test_a_cursor_that_was_made_up_shows_a_place_of_its_own_topic_or_nothing(tmp_path: Path) -> None:
     async def act(lead: Leader, lists: Lists) -> None:
         now_ms = lead.node.time.now_ms()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 
 from tarry.node.services.listed_page import PAGE_MAX
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_message_pb2 import Record, Retried
 from tests import turns as cost
-from tests.node.lone_leader import TOPIC, Leader, play
+from tests.node.lone_leader import TOPIC, Leader, play, until
 from tests.node.services.test_listing import HOUR_MS, Lists
 
 COUNT = 1_000_000
+GROUPS = 5_000
 SECOND_MS = 1_000
 RECORD = Record(body=b"x" * 20, tags=["red"], keys=["k"]).SerializeToString()
 
@@ -81,5 +84,31 @@ def test_pages_of_the_largest_messages() -> None:
         for bodies in (False, True):
             async with steps.step(f"bodies: {bodies}"):
                 assert len(await lists.all(bodies=bodies)) == 30
+
+    assert cost.too_long(play(act)) == {}
+
+
+def test_pages_of_a_topic_of_thousands_of_groups() -> None:
+    async def act(lead: Leader, steps: cost.Steps) -> None:
+        await lead.ready(10)
+        for start in range(0, GROUPS, 500):
+            groups = (f"g{number}" for number in range(start, start + 500))
+            await asyncio.gather(
+                *(lead.propose(log_pb.SubscribeCommand(topic=TOPIC, group=group)) for group in groups)
+            )
+        lists, machine = Lists(lead), lead.machine
+        async with steps.step("that have nothing to retry"):
+            page = await lists.page()
+            assert (len(page.messages), page.cursor) == (10, "")
+        retries = machine.queues.retries_of(TOPIC)
+        assert len(retries) == GROUPS
+        some = np.array(retries[::5], np.uint32)
+        copies = [Retried(record=RECORD, attempt=2).SerializeToString()] * len(some)
+        due_ms = np.full(len(some), lead.node.time.now_ms())
+        machine.wheel.append(due_ms, some, np.zeros(len(some), np.uint64), copies)
+        await until(lambda: all(machine.queues[number].units for number in some.tolist()))
+        async with steps.step("some of which have one message to retry each"):
+            listed = await lists.all(page_size=PAGE_MAX)
+            assert len(listed) == len(some) + 10
 
     assert cost.too_long(play(act)) == {}
