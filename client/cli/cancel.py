@@ -33,8 +33,8 @@ class Filter:
         list[str] | None, typer.Option("--key", help="Only those with any of these.", rich_help_panel=_PANEL)
     ] = None
     key_prefix: Annotated[
-        str, typer.Option(help="Only those with a key that begins so.", rich_help_panel=_PANEL)
-    ] = ""
+        str | None, typer.Option(help="Only those with a key that begins so.", rich_help_panel=_PANEL)
+    ] = None
     due_from_ms: Annotated[
         int | None, time_option("--due-from", help="Only those due then or later.", rich_help_panel=_PANEL)
     ] = None
@@ -57,7 +57,10 @@ class Filter:
             "due_from_ms": self.due_from_ms,
             "due_to_ms": self.due_to_ms,
         }
-        return cast(Matching, {name: value for name, value in values.items() if value})
+        if self.key_prefix == "" or self.due_to_ms == 0:  # as of a variable of the shell that is not set
+            raise typer.BadParameter("--key-prefix and --due-to must not be empty: leave them out")
+        given = {name: value for name, value in values.items() if value is not None and value != []}
+        return cast(Matching, given)
 
 
 async def cancel(

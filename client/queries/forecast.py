@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias, TypedDict
 
 from tarry.client.errors import InvalidQuery
 from tarry.client.integers import INT64_MAX, whole
+from tarry.client.queries.names import named
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.reasons import Reason
 
@@ -85,7 +86,7 @@ def request_of(options: ForecastOptions) -> pb.ForecastRequest:
     buckets = whole("buckets", options.get("buckets", 0), InvalidQuery, Reason.QUERY_INVALID)
     return pb.ForecastRequest(
         topic=options.get("topic", ""),
-        tags=options.get("tags", ()),
+        tags=named("tags", options.get("tags", ()), InvalidQuery),
         resolution=f"FORECAST_RESOLUTION_{by.upper()}",
         from_ms=from_ms,
         buckets=buckets,

@@ -9,6 +9,7 @@ from typing import Final, TypedDict
 
 from tarry.client.errors import InvalidQuery
 from tarry.client.integers import INT64_MAX, whole
+from tarry.client.queries.names import named
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import RetryReason
@@ -122,8 +123,8 @@ def request_of(topic: str, size: int, cursor: str, options: ListOptions) -> pb.L
     """Return the request for a page. Raises InvalidQuery."""
     message_filter = pb.MessageFilter(
         topic=topic,
-        tags=sorted(options.get("tags", ())),
-        keys=sorted(options.get("keys", ())),
+        tags=sorted(named("tags", options.get("tags", ()), InvalidQuery)),
+        keys=sorted(named("keys", options.get("keys", ()), InvalidQuery)),
         key_prefix=options.get("key_prefix", ""),
         due_from_ms=_time_ms("due_from_ms", options.get("due_from_ms", 0)),
         due_to_ms=_time_ms("due_to_ms", options.get("due_to_ms", 0)),
