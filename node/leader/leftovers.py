@@ -35,8 +35,7 @@ Numbers = NDArray[np.uint32]
 def deleted_with_pending(machine: Machine) -> Numbers:
     """Return the numbers of deleted queues that have pending messages, ascending."""
     some = machine.wheel.topics_with_pending()
-    gone = [machine.queues[number].deleted for number in some.tolist()]
-    return some[np.array(gone, np.bool_)]
+    return some[machine.queues.deleted(some)]
 
 
 def pending_of_live(machine: Machine) -> int:

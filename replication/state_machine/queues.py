@@ -42,6 +42,7 @@ class Queues:
         self._events = events or Events()
         self._files = OpenFiles()
         self._queues: list[ReadyQueue] = []
+        self._deleted = bytearray()  # 1 for each that is
         self._changes = Changes()
         self._gathered: list[FileChanges] = []
         self._parts: list[bytes] = []  # of a checkpoint, by queue
@@ -77,6 +78,10 @@ class Queues:
         """Number of queues that are not deleted."""
         return len(self._by_name)
 
+    def deleted(self, numbers: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Flag the deleted ones of queues, by their numbers, shape (n,)."""
+        return np.frombuffer(self._deleted, np.bool_)[numbers]
+
     def find(self, topic: str, group: str = "") -> ReadyQueue | None:
         """Return the queue of the topic, or with a group its retry queue of it."""
         queue = self._by_name.get((topic, group))
@@ -93,6 +98,7 @@ class Queues:
     def _add(self, topic: str, group: str) -> ReadyQueue:
         queue = ReadyQueue(self._folder, len(self._queues), topic, group, self._files, self._changes)
         self._queues.append(queue)
+        self._deleted.append(0)
         self._parts.append(b"")
         self._proofs.append(b"")
         return queue
@@ -147,6 +153,7 @@ class Queues:
     def _delete(self, queue: ReadyQueue) -> None:
         del self._by_name[queue.topic, queue.group]
         queue.delete()
+        self._deleted[queue.queue] = 1
         self.blocked.delete(queue.queue)
         self.cancelled.delete(queue.queue)
 
@@ -356,6 +363,7 @@ class Queues:
                 state.pace_catch_up_end,
             )
             queue.recover(state.first, proofs[state.queue], deleted=state.deleted)
+            self._deleted[state.queue] = state.deleted
             if not state.deleted:
                 self._by_name[state.topic, state.group] = state.queue
             elif not queue.folder.exists():  # else the power went before it was removed

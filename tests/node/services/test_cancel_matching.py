@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tarry.node.config import AuditSettings, Token
 from tarry.node.edge.audit import Audit, AuditStatus
 from tarry.node.edge.auth import Authorizer
@@ -131,6 +133,10 @@ def test_a_new_leader_goes_on_with_what_is_left_of_a_deleted_topic(tmp_path: Pat
         assert bulk.lead.machine.wheel.pending == 100
 
     async def after(bulk: Bulk) -> None:
+        numbers = np.arange(len(bulk.lead.machine.queues), dtype=np.uint32)
+        deleted = [bulk.lead.machine.queues[number].deleted for number in numbers.tolist()]
+        assert any(deleted)
+        assert bulk.lead.machine.queues.deleted(numbers).tolist() == deleted
         await until(lambda: bulk.lead.machine.wheel.pending == 0)
 
     led(tmp_path, before)
