@@ -15,19 +15,18 @@ from numpy.typing import NDArray
 
 from tarry.node.leader.bulk_turn import BulkTurn
 from tarry.node.leader.pending_cancels import CANCEL_NS_MAX, PendingCancels
+from tarry.node.leader.pending_pages import Place, next_page
 from tarry.node.repair.records import Damage
+from tarry.proto import tarry_producer_pb2 as pb
 from tarry.replication.errors import Overloaded
 from tarry.replication.state_machine.machine import Machine
+from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
-from tarry.wheel.state import HOUR_MS, WheelDamaged
+from tarry.wheel.state import WheelDamaged
 
 log = structlog.get_logger()
 
 CHECK_S: Final = 1.0
-PAGE_UNITS: Final = 8_192
-"""Looked at in one turn of the event loop."""
-HOUR_NS: Final = 200_000
-UNIT_NS: Final = 50
 
 Numbers = NDArray[np.uint32]
 
@@ -56,39 +55,34 @@ class Leftovers:
             if not len(deleted_with_pending(self._machine)):
                 continue
             try:
-                await self._pass()
+                cancelled = await self._pass()
+                log.info("left of deleted topics and groups", cancelled=cancelled)
             except WheelDamaged as damage:
                 self._damage.indices.report_path(damage)
             except Overloaded:
                 continue
 
-    async def _pass(self) -> None:
-        """Walk once through all hours with pending messages."""
-        wheel, cancelled, hour, place = self._machine.wheel, 0, 0, 0
+    async def _pass(self) -> int:
+        """Walk once through all hours with pending messages; return how many were cancelled."""
+        at, cancelled = Place(0, 0), 0
         while True:
             async with self._turn.taken():
-                numbers = deleted_with_pending(self._machine)
-                found = wheel.next_pending_hour(max(hour, wheel.cut.due_ms // HOUR_MS))
-                if found is None or not len(numbers):
-                    break
-                place = place if found == hour else 0
-                page = wheel.pending_page(found, numbers, place, PAGE_UNITS)
-                spent_ns = HOUR_NS + UNIT_NS * (page.end - place)
-                hour, place = found, page.end
-                if place >= wheel.units_in_hour(hour):
-                    hour, place = hour + 1, 0
-                hours = np.full(len(page.global_index), found, np.uint32)
-                for rows in portions(self._pending.costs_ns(hours, page.global_index), CANCEL_NS_MAX):
-                    await self._cancel(hours[rows], page.global_index[rows])
-                    await self._turn.rest(CANCEL_NS_MAX)
-                cancelled += len(hours)
-                await self._turn.rest(spent_ns)
-        log.info("left of deleted topics and groups", cancelled=cancelled)
+                found = next_page(self._machine.wheel, deleted_with_pending(self._machine), at)
+                if found is None:
+                    return cancelled
+                self._turn.rest(found.spent_ns)
+            at, hours = found.next, np.full(len(found.ids[0]), found.hour, np.uint32)
+            for rows in portions(self._pending.costs_ns(hours, found.page.global_index), CANCEL_NS_MAX):
+                async with self._turn.taken():
+                    cancelled += await self._cancel(*(column[rows] for column in found.ids))
+                    self._turn.rest(CANCEL_NS_MAX)
 
-    async def _cancel(self, hour: Numbers, index: Numbers) -> None:
+    async def _cancel(self, hour: Numbers, index: Numbers) -> int:
         outcomes = np.zeros(len(hour), np.uint32)
-        ids = self._machine.wheel.ids_of(hour, index)
-        await self._pending.cancel(*ids, outcomes, _all, released=True)
+        refusal = await self._pending.cancel(hour, index, outcomes, _all, released=True)
+        if isinstance(refusal, Refusal):  # the next pass finds them again
+            log.error("left of deleted topics and groups, not cancelled", error=refusal.text)
+        return int(np.count_nonzero(outcomes == pb.CANCEL_OUTCOME_CANCELLED))
 
 
 def _all(hour: Numbers, index: Numbers) -> NDArray[np.bool_]:

@@ -101,13 +101,15 @@ class BulkCancels:
         if at.phase not in (PENDING, OVER) and not purge:
             return bulk_cursor.invalid("the cursor is of a purge: begin without it")
         turn = self._leadership.bulk_turn
-        if turn.full:
-            text = "too many cancels of many messages wait for their turn: try again later"
-            return Refusal(Reason.OVERLOADED, text, retry_ms=1_000)
+        if away_ms := turn.stay_away_ms(hash((at.request, request.cursor))):
+            text = "other cancels of many messages come first: go on with the same cursor then"
+            return Refusal(Reason.OVERLOADED, text, retry_ms=away_ms)
+        walk = _Walk(at, wanted, dry_run, purge)
         async with turn.taken():
-            walk = _Walk(at, wanted, dry_run, purge)
-            refusal = await self._do(walk)
-            await turn.rest(walk.spent_ns)
+            try:
+                refusal = await self._do(walk)
+            finally:
+                turn.rest(walk.spent_ns)
         return refusal or _progress(walk)
 
     async def _do(self, walk: _Walk) -> Refusal | None:

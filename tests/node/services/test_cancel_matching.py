@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tarry.node.config import AuditSettings, Token
 from tarry.node.edge.audit import Audit, AuditStatus
 from tarry.node.edge.auth import Authorizer
+from tarry.node.leader import leftovers
 from tarry.node.leader.leftovers import deleted_with_pending, pending_of_live
+from tarry.node.leader.pending_cancels import PendingCancels
 from tarry.node.services.cancel_matching import CancelCalls, PurgeCalls
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
@@ -122,6 +125,25 @@ def test_a_deleted_topic_s_pending_messages_are_counted_and_go_and_another_topic
             *["PENDING"] * 4,
             *["CANCELLED"] * 2,
         ]
+
+    led(tmp_path, act)
+
+
+def test_what_is_left_and_cannot_be_cancelled_is_not_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: Any, **__: Any) -> Refusal:
+        return Refusal(Reason.COLUMNS_DIFFER, "no")
+
+    async def act(bulk: Bulk) -> None:
+        await bulk.schedule("t", [bulk.lead.node.time.now_ms() + 2 * HOUR_MS] * 3)
+        monkeypatch.setattr(PendingCancels, "cancel", refuse)
+        told = list[dict[str, Any]]()
+        monkeypatch.setattr(leftovers.log, "info", lambda event, **more: told.append(more))
+        monkeypatch.setattr(leftovers.log, "error", lambda event, **more: told.append(more))
+        await bulk.lead.delete_topic("t")
+        await until(lambda: any("cancelled" in line for line in told))
+        assert told[:2] == [{"error": "no"}, {"cancelled": 0}]
 
     led(tmp_path, act)
 
