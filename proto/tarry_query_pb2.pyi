@@ -341,7 +341,7 @@ class CancelMatchingResponse(_message.Message):
     def __init__(self, progress: _Optional[_Union[BulkCancel, _Mapping]] = ...) -> None: ...
 
 class BulkCancel(_message.Message):
-    __slots__ = ("done", "cursor", "looked_at", "total", "matched", "cancelled", "released", "unreadable", "ready", "retries", "in_hand")
+    __slots__ = ("done", "cursor", "looked_at", "total", "matched", "cancelled", "released", "unreadable", "ready", "retries", "in_hand", "not_found")
     DONE_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     LOOKED_AT_FIELD_NUMBER: _ClassVar[int]
@@ -353,6 +353,7 @@ class BulkCancel(_message.Message):
     READY_FIELD_NUMBER: _ClassVar[int]
     RETRIES_FIELD_NUMBER: _ClassVar[int]
     IN_HAND_FIELD_NUMBER: _ClassVar[int]
+    NOT_FOUND_FIELD_NUMBER: _ClassVar[int]
     done: bool
     cursor: str
     looked_at: int
@@ -364,10 +365,11 @@ class BulkCancel(_message.Message):
     ready: int
     retries: int
     in_hand: int
-    def __init__(self, done: _Optional[bool] = ..., cursor: _Optional[str] = ..., looked_at: _Optional[int] = ..., total: _Optional[int] = ..., matched: _Optional[int] = ..., cancelled: _Optional[int] = ..., released: _Optional[int] = ..., unreadable: _Optional[int] = ..., ready: _Optional[int] = ..., retries: _Optional[int] = ..., in_hand: _Optional[int] = ...) -> None: ...
+    not_found: int
+    def __init__(self, done: _Optional[bool] = ..., cursor: _Optional[str] = ..., looked_at: _Optional[int] = ..., total: _Optional[int] = ..., matched: _Optional[int] = ..., cancelled: _Optional[int] = ..., released: _Optional[int] = ..., unreadable: _Optional[int] = ..., ready: _Optional[int] = ..., retries: _Optional[int] = ..., in_hand: _Optional[int] = ..., not_found: _Optional[int] = ...) -> None: ...
 
 class BulkCursor(_message.Message):
-    __slots__ = ("request", "queue", "phase", "hour", "place", "chosen", "counts")
+    __slots__ = ("request", "queue", "phase", "hour", "place", "chosen", "counts", "key")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -375,6 +377,7 @@ class BulkCursor(_message.Message):
     PLACE_FIELD_NUMBER: _ClassVar[int]
     CHOSEN_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
     request: int
     queue: int
     phase: int
@@ -382,7 +385,8 @@ class BulkCursor(_message.Message):
     place: int
     chosen: bytes
     counts: BulkCancel
-    def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., phase: _Optional[int] = ..., hour: _Optional[int] = ..., place: _Optional[int] = ..., chosen: _Optional[bytes] = ..., counts: _Optional[_Union[BulkCancel, _Mapping]] = ...) -> None: ...
+    key: int
+    def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., phase: _Optional[int] = ..., hour: _Optional[int] = ..., place: _Optional[int] = ..., chosen: _Optional[bytes] = ..., counts: _Optional[_Union[BulkCancel, _Mapping]] = ..., key: _Optional[int] = ...) -> None: ...
 
 class FindByKeyRequest(_message.Message):
     __slots__ = ("topic", "key", "due_from_ms", "due_to_ms", "states", "limit", "records", "begin")

@@ -124,9 +124,8 @@ class HourWheel:
         return self.counts.far_of(hour) + (partition.units if partition else 0)
 
     def units_between(self, begin: int, end: int) -> int:
-        """Return the number of units of the hours from `begin` on, before `end`, with anything pending."""
-        counts, behind = self.counts, min(end, self.counts.end)
-        some = np.flatnonzero(counts.pending[begin:behind]) + begin
+        """Return the number of units of the hours from `begin` on, before `end`, as of `Wheel`."""
+        counts, some = self.counts, slice(begin, min(end, self.counts.end))
         found = counts.written[some].sum(dtype=np.int64) + counts.far[some].sum(dtype=np.int64)
         return int(found) + sum(map(self.units, counts.beyond(begin, end)))
 

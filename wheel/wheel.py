@@ -332,7 +332,10 @@ class Wheel:
         return next(self._hours.counts.from_hour(hour), None)
 
     def units_between(self, begin: int, end: int) -> int:
-        """Return the number of units of the hours from `begin` on, before `end`, with anything pending."""
+        """Return the number of units of the hours from `begin` on, before `end`, whatever became of them.
+
+        Of hours behind the columns of `HourCounts` that have nothing pending there are none.
+        """
         return self._hours.units_between(begin, end)
 
     def topics_with_pending(self) -> Numbers:

@@ -36,8 +36,9 @@ class BulkCancel:
     cursor: str
     """Goes on where this is, also after a failure, and counts nothing twice."""
     looked_at: int
+    """Of ``total``: how far it is."""
     total: int
-    """Places of messages to be looked at, as estimated at the beginning; ``looked_at`` counts them."""
+    """Places of messages of all topics that it comes by; 1,000 for who may not operate."""
     matched: int
     cancelled: int
     """Pending messages that are cancelled."""
@@ -51,6 +52,9 @@ class BulkCancel:
     """Of a purge: retries that are cancelled."""
     in_hand: int
     """Of a purge: released messages that consumers have, or have had, and that stay."""
+    not_found: int
+    """Messages that the cluster had deleted before their call came: they were released, or cancelled by a
+    call whose answer was lost."""
 
 
 def filter_of(topic: str, only: Matching) -> pb.MessageFilter:

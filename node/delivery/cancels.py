@@ -144,7 +144,8 @@ class Cancels:
         outcomes = np.full(len(offset), DONE, dtype=np.uint32)
         try:
             for piece in self._pieces(offset):
-                there = piece[offset[piece] >= np.uint64(queue.first)]
+                known = (offset[piece] >= np.uint64(queue.first)) & (offset[piece] < np.uint64(queue.units))
+                there = piece[known]
                 if queue.deleted or not len(there):
                     continue
                 units = await self._context.pieces.alone(partial(queue.at, offset[there]))

@@ -84,6 +84,8 @@ class Step:
     """Places of messages whose records are damaged here, and being mended: they may have the key."""
     examined: int = 0
     """Number of the ids."""
+    spent_ns: int = 0
+    """CPU time, as estimated."""
     next: int | None = None
     """The id from which the next step begins; None: this was the last."""
     size_bytes: int = 0
@@ -138,6 +140,7 @@ class KeySearch:
             return refusal or Refusal(Reason.KEYS_INCOMPLETE, "the index of keys has changed", retry_ms=100)
         step = Step(examined=len(ids), next=int(ids[-1]) + 1 if len(ids) == STEP_IDS else None)
         costs_ns = ID_NS + self._machine.wheel.costs_ns(hours_of(ids), indices_of(ids))
+        step.spent_ns = int(costs_ns.sum(dtype=np.int64))
         for rows in portions(costs_ns, TURN_NS):
             last = await self._look(wanted, ids[rows], step, most)
             await asyncio.sleep(0)

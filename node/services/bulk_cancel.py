@@ -4,8 +4,10 @@
 
 A call cancels only what an answer before it has named. So a call that is repeated, perhaps at another leader,
 cancels the same messages and counts them once: one that is cancelled already was cancelled by the first try.
-(Or by somebody else in the moment between: then both count it.)
+(Or by somebody else in the moment between: then both count it.) An answer names messages by their ids: each
+is cancelled wherever it rests by then, if it still matches.
 
+Where the filter has keys, the index of keys says what to look at; else all hours are walked.
 All of them share the leader's `BulkTurn`, which leaves most of the event loop to others.
 """
 
@@ -19,24 +21,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.node.assembly import Core
+from tarry.node.keys.search import Wanted
 from tarry.node.leader.pending_cancels import CANCEL_NS_MAX, PendingCancels
+from tarry.node.leader.pending_pages import HOUR_NS, UNIT_NS, PendingPage, Place, next_page
 from tarry.node.services import bulk_cursor
-from tarry.node.services.bulk_cursor import CHOSEN_MAX, Chosen
+from tarry.node.services.bulk_cursor import (
+    BY_KEY,
+    CHOSEN_MAX,
+    IN_WHEEL,
+    OVER,
+    PENDING,
+    READY,
+    RETRIES_PENDING,
+    Chosen,
+)
 from tarry.node.services.message_filter import Filter
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.reasons import Reason
+from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine import lanes, levels
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
-from tarry.wheel.messages import Page
-from tarry.wheel.state import HOUR_MS, UnknownMessage
+from tarry.wheel.keys.run import hours_of, indices_of
+from tarry.wheel.state import HOUR_MS, MessageState, UnknownMessage
 
 LOOK_NS_MAX: Final = 20_000_000
 """Estimated time in which one call looks for messages."""
-PAGE_UNITS: Final = 8_192
-"""Looked at in one turn of the event loop: some 1 ms."""
 READ_RECORDS: Final = 512
 """Read and parsed in one turn: some 4 ms."""
 READ_BYTES: Final = 1 << 20
@@ -44,13 +56,12 @@ TURN_GROUPS: Final = 8
 """Asked in one turn."""
 
 # Estimates of CPU time, on the machine that the turns' bounds are set on.
-HOUR_NS: Final = 200_000
-UNIT_NS: Final = 50
 RECORD_NS: Final = 8_000
 BYTE_NS: Final = 1
+GROUP_NS: Final = 1_500
+"""Of finding the number of its retry queue."""
 
-PENDING, RETRIES_PENDING, RETRIES_READY, READY, OVER = range(5)
-"""Phases; all but the first are of a purge. A retry goes before its message: that then waits nowhere else."""
+Numbers = NDArray[np.uint32]
 
 GONE: Final = (producer_pb.CANCEL_OUTCOME_CANCELLED, producer_pb.CANCEL_OUTCOME_ALREADY_CANCELLED)
 
@@ -65,6 +76,8 @@ class _Walk:
     purge: bool
     spent_ns: int = 0
     chosen: Chosen = bulk_cursor.NOTHING
+    retries: Numbers | None = None
+    """Numbers of the retry queues of the topic's groups, ascending; None: they have not been looked up."""
 
     @property
     def goes_on(self) -> bool:
@@ -74,7 +87,11 @@ class _Walk:
 
     def next_phase(self) -> None:
         """Go on with the beginning of what comes next."""
-        self.at.phase = self.at.phase + 1 if self.purge else OVER
+        self.go(self.at.phase + 1 if self.purge else OVER)
+
+    def go(self, phase: int) -> None:
+        """Go on with the beginning of a phase."""
+        self.at.phase = phase
         self.at.hour = self.at.place = 0
 
 
@@ -83,25 +100,28 @@ class BulkCancels:
 
     def __init__(self, core: Core) -> None:
         self._machine, self._driver = core.machine, core.driver
-        self._damage, self._leadership = core.damage, core.leadership
+        self._damage, self._leadership, self._journal = core.damage, core.leadership, core.journal
+        self._keys = core.key_search
         self._pending = PendingCancels(core.machine, core.driver, core.time)
 
     async def step(
-        self, request: Any, wanted: Filter, *, dry_run: bool, purge: bool = False
+        self, request: Any, wanted: Filter, *, dry_run: bool, purge: bool = False, exact: bool = True
     ) -> pb.BulkCancel | Refusal:
         """Do what one call does; return how far it is.
 
-        ``purge``: also cancel what is released and what waits for a retry. Raises what proposals do.
+        ``purge``: also cancel what is released and what waits for a retry. ``exact``: the caller may know how
+        many messages all topics have. Raises what proposals do.
         """
-        at = bulk_cursor.read(request.cursor, bulk_cursor.hash_of(request), wanted.queue)
+        asked = bulk_cursor.hash_of(request, self._journal.cluster_incarnation)
+        at = bulk_cursor.read(request.cursor, asked, wanted.queue)
         if isinstance(at, Refusal):
             return at
         if purge and not self._machine.may_propose(levels.CANCELS_RELEASED):
             return levels.too_low(levels.CANCELS_RELEASED, self._machine.level)
-        if at.phase not in (PENDING, OVER) and not purge:
+        if at.phase not in (BY_KEY, PENDING, OVER) and not purge:
             return bulk_cursor.invalid("the cursor is of a purge: begin without it")
         turn = self._leadership.bulk_turn
-        if away_ms := turn.stay_away_ms(hash((at.request, request.cursor))):
+        if away_ms := turn.stay_away_ms(hash((asked, request.cursor))):
             text = "other cancels of many messages come first: go on with the same cursor then"
             return Refusal(Reason.OVERLOADED, text, retry_ms=away_ms)
         walk = _Walk(at, wanted, dry_run, purge)
@@ -110,7 +130,7 @@ class BulkCancels:
                 refusal = await self._do(walk)
             finally:
                 turn.rest(walk.spent_ns)
-        return refusal or _progress(walk)
+        return refusal or self._told(walk, exact=exact)
 
     async def _do(self, walk: _Walk) -> Refusal | None:
         await self._driver.read_barrier()
@@ -118,16 +138,51 @@ class BulkCancels:
             refusal = None if walk.dry_run else await self._cancel(walk)
             if refusal is not None:
                 return refusal
-            if not walk.at.counts.total:
-                walk.at.counts.total = self._total(walk)
             while walk.goes_on:
-                in_wheel = walk.at.phase in (PENDING, RETRIES_PENDING)
-                await (self._look_in_wheel(walk) if in_wheel else self._look_in_queues(walk))
+                if walk.at.phase == BY_KEY:
+                    await self._look_by_key(walk)
+                elif walk.at.phase in IN_WHEEL:
+                    await self._look_in_wheel(walk)
+                else:
+                    await self._look_in_queues(walk)
                 await asyncio.sleep(0)
         except UnitsDamaged as damage:
             self._damage.queues.report(damage)
             return _mended_soon(str(damage))
         return None
+
+    def _told(self, walk: _Walk, *, exact: bool) -> pb.BulkCancel:
+        """Return the counts so far, with the cursor of the next call."""
+        at = walk.at
+        at.chosen = bulk_cursor.packed(walk.chosen)
+        done = at.phase >= OVER and not len(walk.chosen.hour)
+        past, total = self._passed(walk)
+        past = total if done else past
+        if not exact:  # what all topics have is told to nobody who may not know of all
+            past, total = 1_000 * past // total if total else 1_000 * done, 1_000
+        told = pb.BulkCancel()
+        told.MergeFrom(at.counts)
+        told.done, told.cursor, told.looked_at, told.total = done, bulk_cursor.text_of(at), past, total
+        return told
+
+    def _passed(self, walk: _Walk) -> tuple[int, int]:
+        """Return how many places of messages the walk is past, and how many there are, as of now."""
+        wheel, at, wanted = self._machine.wheel, walk.at, walk.wanted
+        first, end = max(wanted.due_from_ms, wheel.cut.due_ms) // HOUR_MS, -(-wanted.due_to_ms // HOUR_MS)
+        total = wheel.units_between(first, end)
+        past = wheel.units_between(first, at.hour) + (at.place if at.hour >= first else 0)
+        past = min(past, total) if at.phase in IN_WHEEL else total
+        if at.phase == BY_KEY:
+            return at.key * total + past, max(1, len(wanted.keys)) * total
+        if not walk.purge:
+            return past, total
+        queue = self._machine.queues[wanted.queue]
+        ready = queue.units - queue.first
+        if at.phase < READY:
+            walked = (at.phase - PENDING) * total if at.phase in IN_WHEEL else total
+            return walked + past, 2 * total + ready
+        gone = at.place - queue.first if at.phase == READY else ready
+        return 2 * total + max(0, min(gone, ready)), 2 * total + ready
 
     # What an answer has named is cancelled
 
@@ -136,36 +191,62 @@ class BulkCancels:
         if chosen is None or not len(chosen.hour):
             return None
         walk.at.chosen = b""
-        in_wheel = walk.at.phase in (PENDING, RETRIES_PENDING)
+        in_wheel = walk.at.phase in IN_WHEEL
         return await (self._cancel_pending(walk, chosen) if in_wheel else self._cancel_ready(walk, chosen))
 
     async def _cancel_pending(self, walk: _Walk, chosen: Chosen) -> Refusal | None:
         hour, index = chosen.hour, chosen.place.astype(np.uint32)
-        numbers, wheel = self._numbers(walk), self._machine.wheel
+        numbers, wheel, counts = self._numbers(walk), self._machine.wheel, walk.at.counts
+        if walk.wanted.needs_records:
+            left = await self._with_records_as_wanted(walk, hour, index)
+            counts.matched = max(0, counts.matched - int(np.count_nonzero(~left)))
+            hour, index = hour[left], index[left]
 
-        def own(hour: NDArray[np.uint32], index: NDArray[np.uint32]) -> NDArray[np.bool_]:
-            there = wheel.known(hour, index)
-            there[there] = wheel.readable(hour[there], index[there])
+        def own(hour: Numbers, index: Numbers) -> NDArray[np.bool_]:
+            there = self._there(hour, index)
             units = wheel.units(hour[there], index[there])
-            there[there] = np.isin(lanes.queue_of(units["topic"]), numbers)
+            due_ms = hour[there].astype(np.int64) * HOUR_MS + units["due_in_hour_ms"]
+            there[there] = np.isin(lanes.queue_of(units["topic"]), numbers) & walk.wanted.due(due_ms)
             return there
 
-        walk.spent_ns += int(self._pending.costs_ns(hour, index).sum(dtype=np.int64)) + CANCEL_NS_MAX // 4
+        walk.spent_ns += self._pending.cost_ns_of_ids(hour, index) + CANCEL_NS_MAX // 4
         outcomes = np.full(len(hour), producer_pb.CANCEL_OUTCOME_NOT_FOUND, dtype=np.uint32)
         refusal = await self._pending.cancel(hour, index, outcomes, own, released=True)
         if refusal is not None:
             return refusal
-        gone, counts = int(np.isin(outcomes, GONE).sum()), walk.at.counts
-        left = len(outcomes) - gone
+        gone = int(np.isin(outcomes, GONE).sum())
+        released = int((outcomes == producer_pb.CANCEL_OUTCOME_ALREADY_RELEASED).sum())
+        lost = outcomes == producer_pb.CANCEL_OUTCOME_NOT_FOUND
+        lost[lost] = ~self._there(*wheel.places_of(hour[lost], index[lost]))
+        not_found = int(lost.sum())
+        other = len(outcomes) - gone - released - not_found  # rescheduled, so that they match no more
         if walk.purge:  # what was released meanwhile is found again in its queue
-            counts.matched = max(0, counts.matched - left)
-        else:
-            counts.released += left
-        if walk.at.phase == PENDING:
-            counts.cancelled += gone
-        else:
+            other, released = other + released, 0
+        counts.matched = max(0, counts.matched - other)
+        counts.released += released
+        counts.not_found += not_found
+        if walk.at.phase == RETRIES_PENDING:
             counts.retries += gone
+        else:
+            counts.cancelled += gone
         return None
+
+    def _there(self, hour: Numbers, index: Numbers) -> NDArray[np.bool_]:
+        """Flag places, shape (n,), of messages that the wheel has."""
+        there = self._machine.wheel.known(hour, index)
+        there[there] = self._machine.wheel.readable(hour[there], index[there])
+        return there
+
+    async def _with_records_as_wanted(self, walk: _Walk, hour: Numbers, index: Numbers) -> NDArray[np.bool_]:
+        """Flag messages, ids of shape (n,), unless they were given records since that do not match."""
+        at_hour, at_index = self._machine.wheel.places_of(hour, index)
+        fit: NDArray[np.bool_] = (at_hour == hour) & (at_index == index)  # never moved: as it was looked at
+        (rows,) = np.nonzero(~fit)
+        rows = rows[np.argsort(at_hour[rows], kind="stable")]
+        rows = rows[self._there(at_hour[rows], at_index[rows])]
+        fit[~fit] = True
+        fit[rows] = await self._as_wanted(walk, at_hour[rows], at_index[rows])
+        return fit
 
     async def _cancel_ready(self, walk: _Walk, chosen: Chosen) -> Refusal | None:
         counts = walk.at.counts
@@ -193,71 +274,96 @@ class BulkCancels:
 
     # What comes next is looked for
 
-    def _numbers(self, walk: _Walk) -> NDArray[np.uint32]:
+    def _numbers(self, walk: _Walk) -> Numbers:
         """Return the numbers of the queues that the phase is about, ascending."""
-        if walk.at.phase in (PENDING, READY):
+        if walk.at.phase in (BY_KEY, PENDING, READY):
             return np.array([walk.wanted.queue], np.uint32)
-        queues = self._machine.queues
-        retries = (queues.find(walk.wanted.topic, group) for group in queues.groups_of(walk.wanted.queue))
-        return np.array(sorted(queue.queue for queue in retries if queue is not None), np.uint32)
+        if walk.retries is None:
+            queues, groups = self._machine.queues, self._machine.queues.groups_of(walk.wanted.queue)
+            found = [queues.find(walk.wanted.topic, group) for group in groups]
+            walk.spent_ns += GROUP_NS * len(found)
+            walk.retries = np.array(sorted(one.queue for one in found if one is not None), np.uint32)
+        return walk.retries
 
-    def _total(self, walk: _Walk) -> int:
-        begin = max(walk.wanted.due_from_ms, self._machine.wheel.cut.due_ms) // HOUR_MS
-        total = self._machine.wheel.units_between(begin, -(-walk.wanted.due_to_ms // HOUR_MS))
-        if walk.purge:
-            queue = self._machine.queues[walk.wanted.queue]
-            total += max(0, queue.units - max(queue.first, self._floor(queue)))
-        return total
+    async def _look_by_key(self, walk: _Walk) -> None:
+        """Look at what the index has for one of the filter's keys; a message counts with its first."""
+        at, wanted, keys = walk.at, walk.wanted, sorted(walk.wanted.keys)
+        if at.key >= len(keys):
+            walk.go(OVER if keys else PENDING)
+            return
+        key = keys[at.key]
+        search = Wanted(wanted.queue, key, wanted.due_from_ms, wanted.due_to_ms, (MessageState.PENDING,))
+        step = await self._keys.step(search, min(at.hour << 32 | at.place, search.end))
+        if isinstance(step, Refusal):  # the index is not complete
+            if walk.dry_run:
+                at.counts.Clear()
+            walk.go(PENDING)
+            return
+        walk.spent_ns += step.spent_ns
+        keys_of = (Record.FromString(one.record).keys for one in step.found)
+        first = np.array([min(wanted.keys.intersection(some)) == key for some in keys_of], np.bool_)
+        flags = first & wanted.matching([one.record for one in step.found])
+        found = [one for one, flag in zip(step.found, flags.tolist(), strict=True) if flag]
+        place = np.array([one.place for one in found], np.uint64)
+        most = len(found) if walk.dry_run else self._fitting(hours_of(place), indices_of(place))
+        behind = step.next if most == len(found) else found[most].place
+        at.counts.matched += most
+        at.counts.unreadable += sum(behind is None or one < behind for one in step.unreadable)
+        if behind is None:
+            at.key, at.hour, at.place = at.key + 1, 0, 0
+        else:
+            at.hour, at.place = behind >> 32, behind & 0xFFFFFFFF
+        if not walk.dry_run and most:
+            hour = np.array([one.hour for one in found[:most]], np.uint32)
+            walk.chosen = Chosen(hour, np.array([one.global_index for one in found[:most]], np.int64))
 
     async def _look_in_wheel(self, walk: _Walk) -> None:
         wheel, at, wanted = self._machine.wheel, walk.at, walk.wanted
-        numbers = self._numbers(walk)
-        first = max(wanted.due_from_ms, wheel.cut.due_ms) // HOUR_MS
-        hour = wheel.next_pending_hour(max(at.hour, first)) if wheel.pending_of_all(numbers) else None
-        if hour is None or hour * HOUR_MS >= wanted.due_to_ms:
+        place = Place(at.hour, at.place)
+        found = next_page(wheel, self._numbers(walk), place, wanted.due_from_ms, wanted.due_to_ms)
+        if found is None:
             walk.next_phase()
             return
-        units = wheel.units_in_hour(hour)
-        place = min(at.place, units) if hour == at.hour else 0
-        page = wheel.pending_page(hour, numbers, place, PAGE_UNITS)
-        walk.spent_ns += HOUR_NS + UNIT_NS * (page.end - place)
-        found = await self._matching(walk, hour, page)
-        most = len(found) if walk.dry_run else self._fitting(hour, found)
-        end = page.end if most == len(found) else int(found[most])
-        found = found[:most]
-        at.counts.looked_at += end - place
-        at.counts.matched += len(found)
-        at.hour, at.place = (hour, end) if end < units else (hour + 1, 0)
-        if not walk.dry_run and len(found):
-            hours, index = self._machine.wheel.ids_of(np.full(len(found), hour, np.uint32), found)
+        walk.spent_ns += found.spent_ns
+        rows, index = await self._matching(walk, found), found.page.global_index
+        hours = np.full(len(rows), found.hour, np.uint32)
+        most = len(rows) if walk.dry_run else self._fitting(hours, index[rows])
+        at.hour, at.place = found.next if most == len(rows) else (found.hour, int(index[rows[most]]))
+        at.counts.matched += most
+        if not walk.dry_run and most:
+            hours, index = (column[rows[:most]] for column in found.ids)
             walk.chosen = Chosen(hours, index.astype(np.int64))
 
-    def _fitting(self, hour: int, index: NDArray[np.uint32]) -> int:
-        """Return how many of these messages one command may cancel."""
-        some = index[:CHOSEN_MAX]
-        costs_ns = self._pending.costs_ns(np.full(len(some), hour, np.uint32), some)
+    def _fitting(self, hour: Numbers, index: Numbers) -> int:
+        """Return how many of messages, by their places, one command may cancel."""
+        costs_ns = self._pending.costs_ns(hour[:CHOSEN_MAX], index[:CHOSEN_MAX])
         return next(portions(costs_ns, CANCEL_NS_MAX), slice(0, 0)).stop
 
-    async def _matching(self, walk: _Walk, hour: int, page: Page) -> NDArray[np.uint32]:
-        wanted, units = walk.wanted, page.units
-        flags = wanted.due(units["due_in_hour_ms"] + np.int64(hour * HOUR_MS))
+    async def _matching(self, walk: _Walk, found: PendingPage) -> NDArray[np.intp]:
+        """Return the rows of a page that match."""
+        wanted, units, index = walk.wanted, found.page.units, found.page.global_index
+        flags = wanted.due(units["due_in_hour_ms"] + np.int64(found.hour * HOUR_MS))
         if wanted.tags:
             flags &= wanted.tagged(lanes.unpack(units["topic"], units["tag_mask"])[1])
-        index, sizes = page.global_index[flags], units["size"][flags]
+        (rows,) = np.nonzero(flags)
         if not wanted.needs_records:
-            return index
-        parts = [np.empty(0, np.uint32)]
+            return rows
+        return rows[await self._as_wanted(walk, np.full(len(rows), found.hour, np.uint32), index[rows])]
+
+    async def _as_wanted(self, walk: _Walk, hour: Numbers, index: Numbers) -> NDArray[np.bool_]:
+        """Flag messages, places of shape (n,) by hour, whose records match."""
+        flags: NDArray[np.bool_] = np.zeros(len(hour), np.bool_)
+        sizes = self._machine.wheel.units(hour, index)["size"]
         for rows in portions(np.maximum(sizes, READ_BYTES // READ_RECORDS), READ_BYTES):
-            some = index[rows]
-            walk.spent_ns += RECORD_NS * len(some) + BYTE_NS * int(sizes[rows].sum(dtype=np.int64))
+            walk.spent_ns += RECORD_NS * len(sizes[rows]) + BYTE_NS * int(sizes[rows].sum(dtype=np.int64))
             try:
-                records = await self._damage.read(np.full(len(some), hour, np.uint32), some)
+                records = await self._damage.read(hour[rows], index[rows])
             except UnknownMessage:  # released and deleted meanwhile
                 continue
             walk.at.counts.unreadable += records.count(None)
-            parts.append(some[wanted.matching(records)])
+            flags[rows] = walk.wanted.matching(records)
             await asyncio.sleep(0)
-        return np.concatenate(parts)
+        return flags
 
     async def _look_in_queues(self, walk: _Walk) -> None:
         at, numbers = walk.at, self._numbers(walk)
@@ -266,13 +372,15 @@ class BulkCancels:
             walk.next_phase()
             return
         queue = self._machine.queues[int(left[0])]
+        if queue.deleted:  # in this call
+            at.hour, at.place = queue.queue + 1, 0
+            return
         place = at.place if queue.queue == at.hour else 0
         begin = max(place, queue.first, self._floor(queue))
         end = min(begin + CHOSEN_MAX, queue.units)
         offsets = np.arange(begin, max(begin, end), dtype=np.uint64)
         walk.spent_ns += HOUR_NS + UNIT_NS * len(offsets)
         waiting = offsets[await self._wait(queue, offsets)]
-        at.counts.looked_at += len(offsets) if at.phase == READY else 0
         at.counts.matched += len(waiting)
         at.hour, at.place = (queue.queue, end) if end < queue.units else (queue.queue + 1, 0)
         if not walk.dry_run and len(waiting):
@@ -296,18 +404,6 @@ class BulkCancels:
             if not position % TURN_GROUPS:
                 await asyncio.sleep(0)
         return waits & ~queues.cancelled.contains(queue.queue, offsets)
-
-
-def _progress(walk: _Walk) -> pb.BulkCancel:
-    """Return the counts so far, with the cursor of the next call."""
-    at = walk.at
-    at.chosen = bulk_cursor.packed(walk.chosen)
-    done = at.phase >= OVER and not len(walk.chosen.hour)
-    if done:
-        at.counts.total = at.counts.looked_at
-    told = pb.BulkCancel(done=done, cursor=bulk_cursor.text_of(at))
-    told.MergeFrom(at.counts)
-    return told
 
 
 def _mended_soon(what: str) -> Refusal:

@@ -1,7 +1,8 @@
 """Cursors of cancels of many messages: how far one is, and what its next call cancels, as one text.
 
 All that a cancel has to know from one call to the next is in it, so that any leader goes on with it. Whoever
-forges one harms nobody: what it names is cancelled only where it is in the topic that the caller names.
+forges one harms nobody: what it names is cancelled only where it is in the topic that the caller names. After
+a restore those of before are refused: other messages may have the ids that they name.
 """
 
 from __future__ import annotations
@@ -24,28 +25,34 @@ CURSOR_CHARS_MAX: Final = 65_536
 CHOSEN_MAX: Final = 2_048
 """Messages that one call cancels: as many as a command may have of released ones."""
 
+BY_KEY, PENDING, RETRIES_PENDING, RETRIES_READY, READY, OVER = range(6)
+"""Phases. With keys the first, and the second only where the index of keys is not complete; from the third on
+those of a purge. A retry goes before its message: that then waits nowhere else."""
+IN_WHEEL: Final = (BY_KEY, PENDING, RETRIES_PENDING)
+
 COUNT_MAX: Final = 1 << 60
 """In a cursor; a larger one is forged."""
 
 
 class Chosen(NamedTuple):
-    """The messages that a call cancels: columns of shape (n,)."""
+    """The messages that a call cancels, each once: columns of shape (n,)."""
 
     hour: NDArray[np.uint32]
-    """Of a ready queue's: the number of the queue."""
+    """Of the message's id; of a ready queue's: the number of the queue."""
     place: NDArray[np.int64]
-    """Global index; of a ready queue's the offset."""
+    """Global index of the id; of a ready queue's the offset."""
 
 
 NOTHING: Final = Chosen(np.empty(0, np.uint32), np.empty(0, np.int64))
 
 
-def hash_of(request: pb.CancelMatchingRequest | Any) -> int:
-    """Return a hash of what a call asks for beside its cursor."""
+def hash_of(request: pb.CancelMatchingRequest | Any, incarnation: int) -> int:
+    """Return a hash of what a call asks for beside its cursor, and of the cluster's incarnation."""
     asked = type(request)()
     asked.CopyFrom(request)
     asked.cursor = ""
-    told = asked.DESCRIPTOR.full_name.encode() + asked.SerializeToString(deterministic=True)
+    told = f"{asked.DESCRIPTOR.full_name} {incarnation} ".encode()
+    told += asked.SerializeToString(deterministic=True)
     return int.from_bytes(hashlib.blake2b(told, digest_size=8).digest(), "little")
 
 
@@ -64,24 +71,25 @@ def read(text: str, request: int, queue: int) -> pb.BulkCursor | Refusal:
     if not text:
         return pb.BulkCursor(request=request, queue=queue)
     cursor = _decoded(text)
-    counts = cursor.counts.ListFields() if cursor is not None else ()
-    if cursor is None or unpacked(cursor.chosen) is None or any(value > COUNT_MAX for _, value in counts):
+    if cursor is None or not _whole(cursor):
         return invalid("the cursor is damaged: give it as an answer had it, or begin without")
     if cursor.request != request:
-        return invalid("the cursor is of another request: give the same topic and filter, or begin without")
+        text = "the cursor is of another request, or of before a restore: give the same topic and filter, or"
+        return invalid(f"{text} begin without")
     if cursor.queue != queue:
         return invalid("the topic was deleted since, and made again: begin without the cursor")
     return cursor
 
 
 def packed(chosen: Chosen) -> bytes:
-    """Return messages as a cursor holds them: mostly they follow one another closely."""
-    columns = np.stack((chosen.hour.astype(np.int64), chosen.place))
-    return zlib.compress(np.diff(columns, prepend=0).astype("<i8").tobytes(), 1) if len(chosen.hour) else b""
+    """Return messages as a cursor holds them, ascending: mostly they follow one another closely."""
+    order = np.lexsort((chosen.place, chosen.hour))
+    columns = np.stack((chosen.hour.astype(np.int64), chosen.place))[:, order]
+    return zlib.compress(np.diff(columns, prepend=0).astype("<i8").tobytes(), 1) if len(order) else b""
 
 
 def unpacked(data: bytes) -> Chosen | None:
-    """Return what ``packed`` was given; None: these bytes are of no messages."""
+    """Return what ``packed`` was given, ascending; None: these bytes are of no messages."""
     if not data:
         return NOTHING
     unpacker = zlib.decompressobj()
@@ -94,7 +102,16 @@ def unpacked(data: bytes) -> Chosen | None:
     hour, place = np.cumsum(np.frombuffer(raw, "<i8").reshape(2, -1), axis=1)
     if min(hour.min(), place.min()) < 0 or hour.max() > 0xFFFFFFFF:
         return None
-    return Chosen(hour.astype(np.uint32), place)
+    ascend = (np.diff(hour) > 0) | ((np.diff(hour) == 0) & (np.diff(place) > 0))
+    return Chosen(hour.astype(np.uint32), place) if ascend.all() else None
+
+
+def _whole(cursor: pb.BulkCursor) -> bool:
+    """Return whether an answer may have had it."""
+    chosen = unpacked(cursor.chosen)
+    if chosen is None or any(value > COUNT_MAX for _, value in cursor.counts.ListFields()):
+        return False
+    return cursor.phase not in IN_WHEEL or bool((chosen.place <= 0xFFFFFFFF).all())
 
 
 def _decoded(text: str) -> pb.BulkCursor | None:

@@ -45,14 +45,15 @@ class CancelCalls:
         wanted = checked(request.filter, self._machine.queues, self._limits)
         if isinstance(wanted, Refusal):
             return wanted
-        done = await self._bulk.step(request, wanted, dry_run=request.dry_run)
+        exact = self._authorizer.refusal(context, Right.OPERATE) is None
+        done = await self._bulk.step(request, wanted, dry_run=request.dry_run, exact=exact)
         if isinstance(done, Refusal):
             return done
         return pb.CancelMatchingResponse(progress=done).SerializeToString()
 
 
 class PurgeCalls:
-    """Answers PurgeTopic; the audit log gets the first call of each purge at each leader."""
+    """Answers PurgeTopic; the audit log gets each call that does not go on from the last answer here."""
 
     def __init__(self, core: Core, authorizer: Authorizer, calls: LeaderCalls, audit: Audit) -> None:
         self._machine, self._limits = core.machine, core.config.limits
@@ -60,27 +61,32 @@ class PurgeCalls:
         self._bulk = BulkCancels(core)
         local: Local = parsed(operator_pb.PurgeTopicRequest, self._purge)
         self._local, self._recorded = local, audit.unary("PurgeTopic", local)
-        self._known: OrderedDict[tuple[str, int, int], None] = OrderedDict()
+        self._journal = core.journal
+        self._given: OrderedDict[tuple[str, int, int], int] = OrderedDict()
+        """Hashes of the cursors of the last answers, by caller, queue and request."""
 
     def methods(self, service: str) -> dict[str, MethodHandler]:
         """Return the handlers by method name."""
         return {"PurgeTopic": self._calls.unary(f"/{service}/PurgeTopic", self._told)}
 
     async def _told(self, raw: bytes, context: CallContext) -> Answer:
-        """Answer a call; record it where it begins a purge, or goes on with one that is not known here."""
+        """Answer a call; record it unless its cursor is that of the last answer here, which was recorded."""
         request = parse(operator_pb.PurgeTopicRequest, raw)
         if isinstance(request, Refusal):
             return request
         queue = self._machine.queues.find(request.topic)
         number = -1 if queue is None else queue.queue
-        purge = self._authorizer.name(context), number, bulk_cursor.hash_of(request)
-        if request.cursor and purge in self._known:
-            return await self._local(raw, context)
-        answer = await self._recorded(raw, context)
-        if not isinstance(answer, Refusal):
-            self._known[purge] = None
-            if len(self._known) > RECORDED_MAX:
-                self._known.popitem(last=False)
+        asked = bulk_cursor.hash_of(request, self._journal.cluster_incarnation)
+        purge = self._authorizer.name(context), number, asked
+        goes_on = bool(request.cursor) and self._given.get(purge) == hash(request.cursor)
+        answer = await (self._local if goes_on else self._recorded)(raw, context)
+        if isinstance(answer, bytes):
+            told = operator_pb.PurgeTopicResponse.FromString(answer).progress
+            self._given.pop(purge, None)
+            if not told.done:
+                self._given[purge] = hash(told.cursor)
+            if len(self._given) > RECORDED_MAX:
+                self._given.popitem(last=False)
         return answer
 
     async def _purge(self, request: operator_pb.PurgeTopicRequest, context: CallContext) -> Answer:

@@ -13,11 +13,14 @@ import pytest
 from tarry.client.local.free_ports import free_ports
 from tarry.node.edge import request_bytes
 from tarry.node.repair.records import ASKED_RECORDS_MAX
+from tarry.node.services.listed_page import PAGE_MAX
 from tarry.node.services.subscriptions import NAME_CHARS_MAX, QUEUES_HELD_MAX
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto import tarry_query_pb2 as query_pb
+from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX
 from tarry.replication.state_machine.cluster_settings import DELAY_LEVELS_MAX, TIME_MS_MAX
@@ -57,7 +60,7 @@ class Row:
 
 
 ROWS: Final[list[Row]] = []
-FILES: Final = (producer_pb, consumer_pb, operator_pb, peer_pb)
+FILES: Final = (producer_pb, consumer_pb, query_pb, operator_pb, peer_pb)
 CALLS: Final = {
     f"{service.name}/{method.name}": method
     for file in FILES
@@ -429,6 +432,55 @@ def members_that_are_none(play: Play) -> None:
 def leadership_for_a_stranger(play: Play) -> None:
     request = operator_pb.TransferLeadershipRequest(target="n" * 63)
     refused(lambda: play.node.operator.TransferLeadership(request, timeout=PATIENCE_S), "TRANSFER_REFUSED")
+
+
+# -- queries -------------------------------------------------------------------------------
+
+
+@row(
+    "QueryService/ListMessages",
+    "QueryService/FindByKey",
+    "QueryService/Forecast",
+    "QueryService/GetLife",
+    "QueryService/ReadHistory",
+)
+def the_largest_filters_and_pages(play: Play) -> None:
+    topic, due_ms = play.name(), hours_from(play.now_ms(), MOST)
+    record = Record(keys=["k"], tags=["t"]).SerializeToString()
+    answer = play.schedule([topic], [record] * MOST, due_ms=due_ms, tag_mask=[tag_mask(["t"])] * MOST)
+    most, chars = request_bytes.FILTER_NAMES_MAX, request_bytes.FILTER_CHARS_MAX
+    names = [f"{number}".ljust(chars, "n") for number in range(most - 1)]
+    wanted = query_pb.MessageFilter(topic=topic, tags=[*names, "t"], keys=[*names, "k"], key_prefix="k")
+    listed = query_pb.ListMessagesRequest(filter=wanted, page_size=PAGE_MAX, bodies=True)
+    (page,) = play.call("QueryService/ListMessages", listed.SerializeToString())
+    assert query_pb.ListMessagesResponse.FromString(page).messages
+    find = query_pb.FindByKeyRequest(topic=topic, key="k", limit=1_000, records=True)
+    (found,) = play.call("QueryService/FindByKey", find.SerializeToString())
+    assert query_pb.FindByKeyResponse.FromString(found).messages
+    forecast = query_pb.ForecastRequest(topic=topic, tags=["t"], resolution="FORECAST_RESOLUTION_HOUR")
+    (told,) = play.call("QueryService/Forecast", forecast.SerializeToString())
+    assert sum(query_pb.ForecastResponse.FromString(told).counts) == MOST
+    last = ids_of(answer)[-1]
+    play.call("QueryService/GetLife", query_pb.GetLifeRequest(id=last).SerializeToString())
+    assert play.call("QueryService/ReadHistory", query_pb.ReadHistoryRequest(id=last).SerializeToString())
+
+
+@row("QueryService/CancelMatching", "OperatorService/PurgeTopic")
+def cancels_of_what_lies_over_many_hours(play: Play) -> None:
+    count = 256  # more are more of the same, and wait for their turns
+    for path, of in (
+        ("QueryService/CancelMatching", query_pb.CancelMatchingRequest),
+        ("OperatorService/PurgeTopic", operator_pb.PurgeTopicRequest),
+    ):
+        topic = play.name()
+        play.schedule([topic], [TINY] * count, due_ms=hours_from(play.now_ms(), count))
+        asked = {"filter": query_pb.MessageFilter(topic=topic)} if "Query" in path else {"topic": topic}
+        progress, cursor = query_pb.BulkCancel(), ""
+        while not progress.done:
+            (told,) = play.call(path, of(**asked, cursor=cursor).SerializeToString())
+            progress = query_pb.CancelMatchingResponse.FromString(told).progress
+            cursor = progress.cursor
+        assert progress.cancelled == count
 
 
 # -- nodes ---------------------------------------------------------------------------------

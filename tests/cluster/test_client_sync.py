@@ -178,5 +178,6 @@ def test_both_twins_offer_the_same_names() -> None:
         "Operator",
         "Producer",
         "Puller",
+        "Query",
         "connect",
     }

@@ -114,6 +114,7 @@ class Edge:
             reload=ReloadStatus(),
             blocked=dict,
             damage=damage,
+            journal=SimpleNamespace(cluster_incarnation=0),
             key_search=KeySearch(KeyKeeper(machine, damage, 1 << 30), machine, damage),
             ledger=ledger,
             holds=Holds(),

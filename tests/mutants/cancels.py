@@ -8,6 +8,8 @@ LEADER = "tests/node/delivery/test_cancels.py"
 MACHINE = "tests/replication/state_machine/test_released_cancels.py"
 WHEEL = "tests/wheel/test_recovery.py"
 BULK = "tests/node/services/test_bulk_cancel.py"
+CHANGES = "tests/node/services/test_bulk_cancel_changes.py"
+MATCHING = "tests/node/services/test_cancel_matching.py"
 
 MUTANTS = (
     Mutant(
@@ -121,9 +123,39 @@ MUTANTS = (
     Mutant(
         "a_cursor_cancels_what_it_names_of_any_topic",
         "a tenant cancels the messages of others by a forged cursor",
-        '            there[there] = np.isin(lanes.queue_of(units["topic"]), numbers)\n',
-        "",
+        'np.isin(lanes.queue_of(units["topic"]), numbers) & walk.wanted.due(due_ms)',
+        "walk.wanted.due(due_ms)",
         (f"{BULK}::test_a_forged_cursor_cancels_nothing_of_another_topic_and_breaks_nothing",),
+    ),
+    Mutant(
+        "what_was_rescheduled_since_it_was_named_is_cancelled",
+        "a cancel by due time cancels a message that is due at another time",
+        "numbers) & walk.wanted.due(due_ms)",
+        "numbers)",
+        (
+            f"{CHANGES}::test_what_is_rescheduled_between_two_calls_is_cancelled_where_it_still_matches_and_counted_once",
+        ),
+    ),
+    Mutant(
+        "what_was_updated_since_it_was_named_is_cancelled",
+        "a cancel by tags or keys cancels a message that has others now",
+        "        fit[rows] = await self._as_wanted(walk, at_hour[rows], at_index[rows])\n",
+        "",
+        (f"{CHANGES}::test_what_is_given_another_tag_or_key_between_two_calls_stays",),
+    ),
+    Mutant(
+        "a_purge_goes_on_with_any_cursor_unrecorded",
+        "a topic is purged and the audit log has nothing of it",
+        "self._given.get(purge) == hash(request.cursor)",
+        "purge in self._given",
+        (f"{MATCHING}::test_a_purge_with_a_cursor_of_an_earlier_one_is_in_the_audit_log_too",),
+    ),
+    Mutant(
+        "a_cursor_of_before_a_restore_counts",
+        "a cancel by tags cancels messages without them that have the ids of others of before a restore",
+        '    told = f"{asked.DESCRIPTOR.full_name} {incarnation} ".encode()\n',
+        "    told = asked.DESCRIPTOR.full_name.encode()\n",
+        (f"{BULK}::test_a_cursor_of_before_a_restore_names_nothing_of_after_it",),
     ),
     Mutant(
         "a_cursor_counts_for_any_request",

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from tarry.node.leader import pending_pages
 from tarry.node.services import bulk_cancel
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.replication.state_machine.refusal import Refusal
@@ -40,7 +41,7 @@ def test_under_dying_leaders_the_sums_are_exact_and_nothing_cancelled_is_deliver
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bulk_cancel, "CHOSEN_MAX", 5)
-    monkeypatch.setattr(bulk_cancel, "PAGE_UNITS", 40)
+    monkeypatch.setattr(pending_pages, "PAGE_UNITS", 40)
     told: list[pb.BulkCancel] = []
 
     async def play(world: WholeWorld, producer: ModelProducer) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tarry.node.leader import bulk_turn
+from tarry.node.leader import bulk_turn, pending_pages
 from tarry.node.services import bulk_cancel, bulk_cursor
 from tarry.node.services.bulk_cursor import CHOSEN_MAX, Chosen
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
@@ -95,7 +95,7 @@ def test_what_matches_is_cancelled_and_counted_once_whatever_is_repeated_or_come
         assert {await bulk.state(one) for one in matched} <= {"CANCELLED"}
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bulk_cancel, "PAGE_UNITS", data.draw(st.sampled_from((1, 3, 8_192))))
+        patch.setattr(pending_pages, "PAGE_UNITS", data.draw(st.sampled_from((1, 3, 8_192))))
         patch.setattr(bulk_cancel, "CHOSEN_MAX", data.draw(st.sampled_from((1, 2, 2_048))))
         patch.setattr(bulk_cancel, "LOOK_NS_MAX", data.draw(st.sampled_from((1, 1_000_000, 20_000_000))))
         led(Path(folder), act)
@@ -248,14 +248,23 @@ def test_a_forged_cursor_cancels_nothing_of_another_topic_and_breaks_nothing(tmp
             {"chosen": bulk_cursor.packed(named)},
             {"hour": 2**32 - 1, "place": 2**64 - 1},
             {"hour": hour, "place": 2**64 - 1},
-            {"phase": 4},
+            {"phase": bulk_cursor.OVER},
+            {"key": 7},
+            {"hour": hour, "place": 2**64 - 1, "phase": bulk_cursor.PENDING},
         ):
             forged = pb.BulkCursor()
             forged.CopyFrom(cursor)
             for name, value in change.items():
                 setattr(forged, name, value)
             await bulk.all(bulk_cursor.text_of(forged), topic="t")
-        for change in ({"phase": 2}, {"counts": pb.BulkCancel(matched=2**63)}, {"chosen": b"x" * 99}):
+        many, far = pb.BulkCancel(matched=2**63), Chosen(np.array([hour], np.uint32), np.array([2**32]))
+        for change in (
+            {"phase": bulk_cursor.RETRIES_PENDING},
+            {"counts": many},
+            {"chosen": b"x" * 99},
+            {"chosen": bulk_cursor.packed(far)},
+            {"chosen": bulk_cursor.packed(Chosen(named.hour[[0, 0]], named.place[[0, 0]]))},
+        ):
             forged = pb.BulkCursor(request=cursor.request, queue=cursor.queue, **change)
             assert isinstance(await bulk.asked(bulk_cursor.text_of(forged), topic="t"), Refusal)
         assert [await bulk.state(one) for one in others] == ["PENDING"] * 3
@@ -263,13 +272,62 @@ def test_a_forged_cursor_cancels_nothing_of_another_topic_and_breaks_nothing(tmp
     led(tmp_path, act)
 
 
+@pytest.mark.parametrize("offsets", [[100], [2, 2**40], [2**62]])
+def test_a_forged_cursor_of_a_purge_names_offsets_that_the_queue_does_not_have(
+    tmp_path: Path, offsets: list[int]
+) -> None:
+    async def act(bulk: Bulk) -> None:
+        await bulk.schedule("t", [bulk.lead.node.time.now_ms() - 1] * 3)
+        queue = bulk.lead.machine.queues.of("t")
+        await until(lambda: queue.units == 3)
+        cursor = bulk_cursor._decoded((await bulk.step(purge=True, topic="t")).cursor)
+        assert cursor is not None
+        named = Chosen(np.full(len(offsets), queue.queue, np.uint32), np.array(offsets, np.int64))
+        cursor.phase, cursor.chosen = bulk_cursor.READY, bulk_cursor.packed(named)
+        told = await bulk.step(bulk_cursor.text_of(cursor), purge=True, topic="t")
+        assert told.ready == sum(offset < 3 for offset in offsets)
+
+    led(tmp_path, act)
+
+
+def test_a_cursor_of_before_a_restore_names_nothing_of_after_it(tmp_path: Path) -> None:
+    async def act(bulk: Bulk) -> None:
+        await bulk.schedule("t", [bulk.lead.node.time.now_ms() + HOUR_MS])
+        cursor = (await bulk.step(topic="t")).cursor
+        bulk.lead.node._core.journal.begin_cluster(7)
+        refused = await bulk.asked(cursor, topic="t")
+        assert isinstance(refused, Refusal)
+        assert "restore" in refused.text
+
+    led(tmp_path, act)
+
+
+def test_what_the_cluster_does_not_have_any_more_is_not_said_to_have_been_released(tmp_path: Path) -> None:
+    async def act(bulk: Bulk) -> None:
+        lead = bulk.lead
+        ids = await bulk.schedule("t", [lead.node.time.now_ms() - 1] * 3)
+        await until(lambda: lead.machine.queues.of("t").units == 3)
+        await bulk.schedule("t", [lead.node.time.now_ms() + HOUR_MS])
+        cursor = bulk_cursor._decoded((await bulk.step(topic="t")).cursor)
+        assert cursor is not None
+        hour, floor = MessageId.parse(ids[0]).hour, lead.machine.wheel.floor_hour
+        for named, outcome in ((hour, (0, 3, 0)), (max(floor, 2) - 1, (0, 0, 3))):
+            cursor.chosen = bulk_cursor.packed(Chosen(np.full(3, named, np.uint32), np.arange(3)))
+            cursor.counts.matched = 3
+            told = await bulk.step(bulk_cursor.text_of(cursor), topic="t")
+            assert (told.cancelled, told.released, told.not_found) == outcome
+
+    led(tmp_path, act)
+
+
 @given(st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**53)), max_size=50))
-def test_a_cursor_holds_what_the_next_call_cancels(rows: list[tuple[int, int]]) -> None:
+def test_a_cursor_holds_what_the_next_call_cancels_each_once(rows: list[tuple[int, int]]) -> None:
     hour = np.array([hour for hour, _ in rows], np.uint32)
     place = np.array([place for _, place in rows], np.int64)
     again = bulk_cursor.unpacked(bulk_cursor.packed(Chosen(hour, place)))
-    assert again is not None
-    assert (again.hour.tolist(), again.place.tolist()) == (hour.tolist(), place.tolist())
+    assert (again is not None) == (len(set(rows)) == len(rows))
+    if again is not None:
+        assert list(zip(again.hour.tolist(), again.place.tolist(), strict=True)) == sorted(rows)
 
 
 @pytest.mark.parametrize(("count", "taken"), [(CHOSEN_MAX, True), (CHOSEN_MAX + 1, False)])
