@@ -43,6 +43,7 @@ LOOK_S: Final = 60.0
 """Between two looks whether runs are mostly of dropped hours."""
 RETRY_S: Final = 10.0
 """Before the index is built again after the disk refused, or something in it was damaged."""
+BEGINS: Final = "it begins soon"
 FOLDER: Final = "keys"
 """In the folder of the state that the index is of."""
 
@@ -69,6 +70,7 @@ class KeyKeeper:
         self._changing = asyncio.Lock()  # held by who changes the runs
         self._full, self._changed = asyncio.Event(), asyncio.Event()
         self._rebuild: Rebuild | None = None
+        self._begins = BEGINS  # for people
         machine.keyed.wanted = True
         self._begin()
 
@@ -108,7 +110,7 @@ class KeyKeeper:
     @property
     def progress(self) -> str:
         """State of an index that is not complete, for people."""
-        return self._rebuild.progress if self._rebuild is not None else "it begins soon"
+        return self._rebuild.progress if self._rebuild is not None else self._begins
 
     # -- what happens --------------------------------------------------------------------
 
@@ -194,6 +196,7 @@ class KeyKeeper:
             return await self._build()
         except (OSError, WheelDamaged, StateReplaced) as error:
             log.warning("key index not built yet", error=str(error))
+            self._begins = f"{BEGINS} again, for {error}"
             return False
         finally:
             self._rebuild = None

@@ -336,6 +336,7 @@ async def test_where_the_disk_is_nearly_full_nothing_is_merged_or_built(
     free(999)
     assert not await keeper.build()
     assert list((node.folder / "keys").iterdir()) == []
+    assert "make room on the disk" in keeper.progress
     free(1_000)
     assert await keeper.build()
     assert (await node.found() or {})["a"] == MERGED_RUNS
