@@ -108,7 +108,7 @@ class Queues:
         return sorted(self._groups.get(queue, ()))
 
     def retries_of(self, topic: str) -> list[int]:
-        """Return the numbers of a topic's retry queues, ascending; of 20,000 in some 7 ms."""
+        """Return the numbers of a topic's retry queues, ascending; of 20,000 in some 9 ms."""
         groups = self._groups.get(self._by_name.get((topic, ""), -1), ())
         return sorted(self._by_name[topic, group] for group in groups)
 
