@@ -43,6 +43,8 @@ HAD_BY_BYTES_MAX: Final = 1 << 19
 """Of the names of groups that have had a message, in one command; with more it stays delivered."""
 TURN_GROUPS: Final = 8
 """Asked in one turn of the event loop, at up to 1 ms each."""
+SEARCHES_MAX: Final = 8
+"""For the copy of a message that is moved each time before it is cancelled; then it stays delivered."""
 DONE: Final = producer_pb.CANCEL_OUTCOME_ALREADY_DONE
 DELIVERED: Final = producer_pb.CANCEL_OUTCOME_ALREADY_DELIVERED
 CANCELLED: Final = producer_pb.CANCEL_OUTCOME_CANCELLED
@@ -314,28 +316,59 @@ class Cancels:
                 continue
             if target is None:  # the group was deleted meanwhile, and its copies go nowhere
                 continue
-            ids = np.array([copies[keys[place]] for place in places], np.uint32)
-            gone[places] &= await self._cancel_copies(target, ids[:, 0].copy(), ids[:, 1].copy())
+            named = np.array([keys[place] for place in places], np.uint64)
+            gone[places] &= await self._cancel_moving(target, group, named, copies)
+        return gone
+
+    async def _cancel_moving(
+        self, target: ReadyQueue, group: str, keys: NDArray[np.uint64], copies: waiting_retries.Found
+    ) -> Flags:
+        """Cancel the copies of messages, keys of shape (n,), wherever they are moved meanwhile.
+
+        Return which messages nobody is given. A copy that rests no more where it was found may have been
+        moved as well as cancelled, so it is looked for again; what is found nowhere is not said to be gone.
+        """
+        gone, left = np.zeros(len(keys), np.bool_), np.arange(len(keys))
+        for _ in range(SEARCHES_MAX):
+            places = np.array([copies[key] for key in keys[left].tolist()], np.uint32)
+            outcomes = await self._cancel_copies(target, places[:, 0].copy(), places[:, 1].copy())
+            gone[left] = outcomes == CANCELLED
+            left = left[outcomes == REPEATED]
+            if not len(left):
+                break
+            try:
+                copies = await waiting_retries.find(self._context, target, group, keys[left])
+            except UnitsDamaged as damage:
+                self._damaged(damage)
+                break
+            except WheelDamaged:  # found again by what releases it, and mended
+                break
+            left = left[np.isin(keys[left], np.array(list(copies), np.uint64))]
+            if not len(left):
+                break
         return gone
 
     async def _cancel_copies(
         self, copies: ReadyQueue, hour: NDArray[np.uint32], index: NDArray[np.uint32]
-    ) -> Flags:
-        """Cancel copies, in the wheel or in their retry queue; return which nobody is given."""
+    ) -> Outcomes:
+        """Cancel copies, in the wheel or in their retry queue; return a CancelOutcome each.
+
+        REPEATED is one that does not rest there any more; cancelled in the retry queue is CANCELLED.
+        """
         outcome = await self._context.propose(
             log_pb.CancelCommand(
                 hour=hour.tobytes(), global_index=index.tobytes(), now_ms=self._context.time.now_ms()
             )
         )
-        gone = np.isin(outcome.outcomes, (CANCELLED, REPEATED))
-        (rows,) = np.nonzero(outcome.outcomes == producer_pb.CANCEL_OUTCOME_ALREADY_RELEASED)
+        outcomes: Outcomes = np.array(outcome.outcomes, np.uint32)
+        (rows,) = np.nonzero(outcomes == producer_pb.CANCEL_OUTCOME_ALREADY_RELEASED)
         if len(rows):
             due_ms = self._context.machine.due_ms(hour[rows], index[rows])
             released = Released(hour[rows], index[rows], due_ms)
             answer = await self.cancel(copies.queue, released, remaining=False)
-            if not isinstance(answer, Refusal):
-                gone[rows] = np.isin(answer, (CANCELLED, REPEATED))
-        return gone
+            if not isinstance(answer, Refusal):  # copies that are released are not moved any more
+                outcomes[rows] = np.where(answer == REPEATED, CANCELLED, answer)
+        return outcomes
 
     async def _ask(
         self, queue: ReadyQueue, found: Found, waiting: dict[str, waiting_retries.Found], *, remaining: bool

@@ -74,9 +74,19 @@ MUTANTS = (
     Mutant(
         "a_retry_that_is_handed_over_meanwhile_counts_as_cancelled",
         "a consumer has a message again whose cancel was answered with CANCELLED",
-        "gone[rows] = np.isin(answer, (CANCELLED, REPEATED))",
-        "gone[rows] = True",
+        "outcomes[rows] = np.where(answer == REPEATED, CANCELLED, answer)",
+        "outcomes[rows] = CANCELLED",
         (f"{LEADER}::test_a_copy_that_is_handed_over_meanwhile_is_not_said_to_be_cancelled",),
+    ),
+    Mutant(
+        "a_retry_that_is_rescheduled_meanwhile_counts_as_cancelled",
+        "a consumer has a message again whose cancel was answered with CANCELLED",
+        "            gone[left] = outcomes == CANCELLED\n",
+        "            gone[left] = np.isin(outcomes, (CANCELLED, REPEATED))\n",
+        (
+            "tests/node/services/test_changes.py"
+            "::test_a_retry_that_is_rescheduled_while_it_is_cancelled_is_cancelled_or_the_answer_is_no",
+        ),
     ),
     Mutant(
         "a_retry_is_cancelled_though_another_group_has_it",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from google.protobuf.message import Message
 
+from tarry.node.delivery.cancels import Cancels
 from tarry.node.services.changes import changed
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -181,6 +182,34 @@ def test_a_retry_is_rescheduled_by_the_message_and_the_group(tmp_path: Path) -> 
         ((name, body, attempt, _),) = await received(lead, 1)
         assert (name, body, attempt) == (one, b"fixed", 2)
         assert await reschedule(lead, one, delay_ms=[0], group=GROUP) == ["ALREADY_RELEASED"]
+
+    led(tmp_path, act)
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_a_retry_that_is_rescheduled_while_it_is_cancelled_is_cancelled_or_the_answer_is_no(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    left = times
+    cancel_copies = Cancels._cancel_copies
+
+    async def act(lead: Leader) -> None:
+        await lead.propose(log_pb.SubscribeCommand(topic=TOPIC, group=GROUP))
+        (one,) = await scheduled(lead, 0)
+        ((*_, offset),) = await received(lead, 1)
+        await nack(lead, offset, HOUR_MS)
+        await until(lambda: lead.machine.wheel.pending == 1)
+
+        async def moved_before(*args: Any) -> Any:
+            nonlocal left
+            if left:
+                left -= 1
+                assert await reschedule(lead, one, delay_ms=[HOUR_MS + left], group=GROUP) == ["CHANGED"]
+            return await cancel_copies(*args)
+
+        monkeypatch.setattr(Cancels, "_cancel_copies", moved_before)
+        expected = ("CANCELLED", 0) if times == 1 else ("ALREADY_DELIVERED", 1)
+        assert ((await cancel(lead, one))[0], lead.machine.wheel.pending) == expected
 
     led(tmp_path, act)
 
