@@ -226,7 +226,8 @@ class Operator:
         """Cancel all of a topic that no consumer has been given, and yield how far that is; last ``done``.
 
         ``cursor``, ``dry_run``: as of ``Query.cancel_matching``. Retries are cancelled, too; what consumers
-        have in hand stays theirs. Raises NotFound, NotPermitted, UpgradeRefused.
+        have in hand stays theirs, and what is rescheduled meanwhile may be left out. Raises NotFound,
+        NotPermitted, UpgradeRefused.
         """
         request = operator_pb.PurgeTopicRequest(topic=topic, cursor=cursor, dry_run=dry_run)
         async for told in steps(self._calls, lambda node: node.operator.PurgeTopic, request):

@@ -112,8 +112,8 @@ class Query:
 
         ``cursor``: of a progress with the same filter, to go on from there; ``dry_run``: only count. Who
         stops asking pauses it: every progress has been done, and what was not told of goes on with the last
-        cursor. What is scheduled or rescheduled meanwhile may be among it. Raises NotFound, NotPermitted, and
-        InvalidSetting, also for a property that is given and empty.
+        cursor. What is scheduled or rescheduled meanwhile may be among it, or left out. Raises NotFound,
+        NotPermitted, and InvalidSetting, also for a property that is given and empty.
         """
         request = pb.CancelMatchingRequest(filter=filter_of(topic, only), cursor=cursor, dry_run=dry_run)
         async for told in steps(self._calls, lambda node: node.query.CancelMatching, request):

@@ -32,6 +32,7 @@ from tarry.node.services.bulk_cursor import (
     OVER,
     PENDING,
     READY,
+    RETRIES_LEFT,
     RETRIES_PENDING,
     Chosen,
 )
@@ -87,7 +88,9 @@ class _Walk:
 
     def next_phase(self) -> None:
         """Go on with the beginning of what comes next."""
-        self.go(self.at.phase + 1 if self.purge else OVER)
+        following = self.at.phase + 1 if self.purge else OVER
+        counted = self.dry_run and following == RETRIES_LEFT
+        self.go(OVER if counted else following)
 
     def go(self, phase: int) -> None:
         """Go on with the beginning of a phase."""
@@ -171,7 +174,7 @@ class BulkCancels:
         first, end = max(wanted.due_from_ms, wheel.cut.due_ms) // HOUR_MS, -(-wanted.due_to_ms // HOUR_MS)
         total = wheel.units_between(first, end)
         past = wheel.units_between(first, at.hour) + (at.place if at.hour >= first else 0)
-        past = min(past, total) if at.phase in IN_WHEEL else total
+        past = min(past, total) if at.phase in (BY_KEY, PENDING, RETRIES_PENDING) else total
         if at.phase == BY_KEY:
             return at.key * total + past, max(1, len(wanted.keys)) * total
         if not walk.purge:
@@ -214,7 +217,9 @@ class BulkCancels:
         refusal = await self._pending.cancel(hour, index, outcomes, own, released=True)
         if refusal is not None:
             return refusal
-        gone = int(np.isin(outcomes, GONE).sum())
+        # a retry that rests there no more may have been rescheduled as well as cancelled
+        counted = GONE if walk.at.phase in (BY_KEY, PENDING) else GONE[:1]
+        gone = int(np.isin(outcomes, counted).sum())
         released = int((outcomes == producer_pb.CANCEL_OUTCOME_ALREADY_RELEASED).sum())
         lost = outcomes == producer_pb.CANCEL_OUTCOME_NOT_FOUND
         lost[lost] = ~self._there(*wheel.places_of(hour[lost], index[lost]))
@@ -225,7 +230,7 @@ class BulkCancels:
         counts.matched = max(0, counts.matched - other)
         counts.released += released
         counts.not_found += not_found
-        if walk.at.phase == RETRIES_PENDING:
+        if walk.at.phase in (RETRIES_PENDING, RETRIES_LEFT):
             counts.retries += gone
         else:
             counts.cancelled += gone

@@ -25,10 +25,11 @@ CURSOR_CHARS_MAX: Final = 65_536
 CHOSEN_MAX: Final = 2_048
 """Messages that one call cancels: as many as a command may have of released ones."""
 
-BY_KEY, PENDING, RETRIES_PENDING, RETRIES_READY, READY, OVER = range(6)
+BY_KEY, PENDING, RETRIES_PENDING, RETRIES_READY, READY, RETRIES_LEFT, OVER = range(7)
 """Phases. With keys the first, and the second only where the index of keys is not complete; from the third on
-those of a purge. A retry goes before its message: that then waits nowhere else."""
-IN_WHEEL: Final = (BY_KEY, PENDING, RETRIES_PENDING)
+those of a purge. A retry goes before its message: that then waits nowhere else. RETRIES_LEFT looks once more
+for pending retries: some may have been rescheduled to an hour that was passed."""
+IN_WHEEL: Final = (BY_KEY, PENDING, RETRIES_PENDING, RETRIES_LEFT)
 
 COUNT_MAX: Final = 1 << 60
 """In a cursor; a larger one is forged."""

@@ -19,6 +19,7 @@ from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
+from tarry.proto.tarry_producer_pb2 import RescheduleRequest
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
 from tests.node.lone_leader import GROUP, TOPIC, Stream, subscription, until
@@ -194,6 +195,38 @@ def test_a_purge_takes_retries_too_in_the_wheel_and_in_their_queue(tmp_path: Pat
         await until(lambda: again.received == 1)
         assert await bulk.state(fresh[0]) == "RELEASED"
         await again.leave()
+
+    led(tmp_path, act)
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_retry_that_is_rescheduled_during_a_purge_is_purged_and_counted_once(
+    tmp_path: Path, *, earlier: bool
+) -> None:
+    async def act(bulk: Bulk) -> None:
+        lead = bulk.lead
+        ids = await bulk.schedule(TOPIC, [lead.node.time.now_ms() - 1] * 2)
+        stream = Stream(lead.edge, subscription("c", 4))
+        await until(lambda: stream.received == 2)
+        number = lead.machine.queues.of(TOPIC).queue
+        for offset, hours in enumerate((2, 4)):
+            nack = consumer_pb.Nack(request=1, queue=number, offset=[offset], delay_ms=hours * HOUR_MS)
+            await stream.asked(consumer_pb.ConsumeRequest(nack=nack))
+        await stream.leave()
+        await until(lambda: lead.machine.wheel.pending == 2)
+        cursor, hours = "", set[int]()
+        while not (told := await bulk.step(cursor, purge=True, topic=TOPIC)).done:
+            cursor = told.cursor
+            at = bulk_cursor._decoded(cursor)
+            chosen = None if at is None else bulk_cursor.unpacked(at.chosen)
+            assert at is not None
+            assert chosen is not None
+            if at.phase == bulk_cancel.RETRIES_PENDING and len(chosen.hour) and not hours & {*chosen.hour}:
+                hours |= {*chosen.hour.tolist()}
+                delay_ms = 1 * HOUR_MS if earlier else 8 * HOUR_MS
+                request = RescheduleRequest(ids=ids, delay_ms=[delay_ms + len(hours)], group=GROUP)
+                assert isinstance(await lead.edge.reschedule(request.SerializeToString()), bytes)
+        assert (told.retries, lead.machine.wheel.pending) == (2, 0)
 
     led(tmp_path, act)
 
