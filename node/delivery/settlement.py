@@ -25,7 +25,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import RetryReason
-from tarry.replication.state_machine.event_details import settled
+from tarry.replication.state_machine.event_details import of_ids, settled
 from tarry.replication.state_machine.events import Event
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
@@ -294,7 +294,8 @@ class Settlement:
         def told() -> Event | None:
             if int(offsets.min()) < queue.first:
                 return None
-            return settled(Kind.NACKED, *where, offsets[: _readable(queue, offsets)], now_ms)
+            event = settled(Kind.NACKED, *where, offsets[: _readable(queue, offsets)], now_ms)
+            return of_ids(machine.wheel, [event])[0]
 
         while ledger.enabled and len(offsets) and not queue.deleted:
             event = await self._context.pieces.alone(told)

@@ -33,8 +33,8 @@ TURN_BYTES: Final = 256 << 10
 STEP_BYTES: Final = 1 << 20
 """Records of one step, beside those of its last turn."""
 DUE_MS_MAX: Final = (1 << 32) * HOUR_MS
-Fitting = tuple[Numbers, Numbers, Rows, NDArray[np.uint8]]
-"""Hours, indices, units and states of messages, shape (n,)."""
+Fitting = tuple[Numbers, Numbers, Rows, NDArray[np.uint8], tuple[Numbers, Numbers]]
+"""Hours, indices, units, states and ids of messages, shape (n,), all of one moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class KeySearch:
         """Look at ids, in order, until the step has enough; return the last that was looked at."""
         left = ids
         while len(left):
-            hour, index, units, states = self._fitting(wanted, hours_of(left), indices_of(left))
+            hour, index, units, states, named = self._fitting(wanted, hours_of(left), indices_of(left))
             left = ids[:0]
             for rows in portions(units["size"], TURN_BYTES):
                 places = ids_of(hour[rows], index[rows])
@@ -163,21 +163,23 @@ class KeySearch:
                     left = ids[np.searchsorted(ids, places[0]) :]
                     await asyncio.sleep(0)
                     break
-                self._take(wanted, (hour[rows], index[rows], units[rows], states[rows]), records, step)
+                of_rows = (named[0][rows], named[1][rows])
+                fitting = hour[rows], index[rows], units[rows], states[rows], of_rows
+                self._take(wanted, fitting, records, step)
                 if step.has(most):
                     return int(places[-1])
         return int(ids[-1])
 
     def _take(self, wanted: Wanted, fitting: Fitting, records: Sequence[bytes | None], step: Step) -> None:
         """Add to the step which of the messages have the key."""
-        hour, index, units, states = fitting
+        hour, index, units, states, named = fitting
         places = ids_of(hour, index)
         damaged = np.array([record is None for record in records], np.bool_)
         if damaged.any():
             self._damage.report(hour[damaged], index[damaged])
             step.unreadable += places[damaged].tolist()
         due_ms = hour.astype(np.int64) * HOUR_MS + units["due_in_hour_ms"]
-        columns = (*self._machine.wheel.ids_of(hour, index), places, due_ms, states)
+        columns = (*named, places, due_ms, states)
         found = [
             Found(at, number, place, due, MessageState(state), record)
             for at, number, place, due, state, record in zip(
@@ -189,7 +191,7 @@ class KeySearch:
         step.size_bytes += sum(len(one.record) for one in found)
 
     def _fitting(self, wanted: Wanted, hour: Numbers, index: Numbers) -> Fitting:
-        """Return those of the messages that are there and may be wanted, their units and their states."""
+        """Return those of the messages that are there and may be wanted, with all that is known of them."""
         wheel = self._machine.wheel
         there = wheel.known(hour, index)
         hour, index = hour[there], index[there]
@@ -199,9 +201,10 @@ class KeySearch:
         due_ms = hour.astype(np.int64) * HOUR_MS + units["due_in_hour_ms"]
         fits = (queue_of(units["topic"]) == wanted.queue) & np.isin(states, list(wanted.states))
         fits &= (due_ms >= wanted.due_from_ms) & (due_ms < wanted.due_to_ms)
-        at_hour, at_index = wheel.places_of(*wheel.ids_of(hour, index))
+        named = wheel.ids_of(hour, index)  # now: of one that moves later the wheel forgets where it was
+        at_hour, at_index = wheel.places_of(*named)
         fits &= (at_hour == hour) & (at_index == index)  # else it has moved, and is found where it rests
-        return hour[fits], index[fits], units[fits], states[fits]
+        return hour[fits], index[fits], units[fits], states[fits], (named[0][fits], named[1][fits])
 
 
 class KeysIncomplete(Exception):

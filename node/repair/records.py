@@ -24,7 +24,7 @@ from tarry.node.repair.indices import IndexDamage
 from tarry.node.repair.pauses import Pauses, PeerAddresses
 from tarry.node.repair.queues import QueueDamage
 from tarry.node.repair.record_reads import RecordReads
-from tarry.proto.message_id import MessageId
+from tarry.proto.message_id import format_ids
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.snapshot.state_damage import StateDamage
 from tarry.replication.state_machine.machine import Machine
@@ -213,4 +213,5 @@ class Damage:
 
     def _ids(self, hour: int, numbers: Iterable[int]) -> list[str]:
         some = list(numbers)[:IDS_LOGGED_MAX]
-        return [str(MessageId(self._shard, hour, number)) for number in some]
+        places = np.full(len(some), hour, np.uint32), np.array(some, np.uint32)
+        return format_ids(self._shard, *self._machine.wheel.ids_of(*places))

@@ -349,6 +349,8 @@ class ListCalls:
                 sizes = wheel.units(hour[there], index[there])["size"]
                 part = next(portions(sizes, PIECE_BYTES))
                 chosen = there[part]
+                # before the disk is waited for: of one that moves meanwhile the wheel forgets where it was
+                named = wheel.ids_of(hour[chosen], index[chosen])
                 records = await self._damage.reads.read(hour[chosen], index[chosen])
             except UnknownMessage:  # its hour was deleted while the disk was waited for
                 continue
@@ -356,7 +358,7 @@ class ListCalls:
         if None in records:
             damaged = chosen[[record is None for record in records]]
             self._damage.report(hour[damaged], index[damaged])
-        ids = format_ids(self._shard, *wheel.ids_of(hour[chosen], index[chosen]))
+        ids = format_ids(self._shard, *named)
         rows = list(map(row, chosen.tolist(), ids))
         looked = await self._pieces.alone(partial(page.add, rows, records))
         if looked < len(rows):

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from google.protobuf.message import Message
+from structlog.testing import capture_logs
 
 from tarry.node.delivery.cancels import Cancels
+from tarry.node.ledger.ledger import Ledger
 from tarry.node.services.changes import changed
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
-from tarry.proto.message_id import format_ids
+from tarry.proto.message_id import format_ids, parse_ids
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import MessageState, Record
+from tarry.replication.state_machine.events import Event
 from tarry.replication.state_machine.refusal import Refusal
+from tests.node.keys.test_find_by_key import complete, find, schedule
 from tests.node.lone_leader import GROUP, TOPIC, Leader, until
+from tests.node.services.bulk_play import Bulk
+from tests.node.services.test_bulk_cancel import chosen_of
 from tests.node.services.test_cancel import cancel, led, scheduled, state
+from tests.node.services.test_listing import Lists
 
 NAMES = {number: name.removeprefix("CHANGE_OUTCOME_") for name, number in pb.ChangeOutcome.items()}
 HOUR_MS = 3_600_000
@@ -210,6 +218,70 @@ def test_a_retry_that_is_rescheduled_while_it_is_cancelled_is_cancelled_or_the_a
         monkeypatch.setattr(Cancels, "_cancel_copies", moved_before)
         expected = ("CANCELLED", 0) if times == 1 else ("ALREADY_DELIVERED", 1)
         assert ((await cancel(lead, one))[0], lead.machine.wheel.pending) == expected
+
+    led(tmp_path, act)
+
+
+async def found_by_key(lead: Leader, key: str) -> list[str]:
+    return [each.id for each in (await find(lead, key)).messages]
+
+
+async def listed(lead: Leader, key: str) -> list[str]:
+    return [each.id for each in (await Lists(lead).page(keys=[key])).messages]
+
+
+async def chosen_to_be_cancelled(lead: Leader, key: str) -> list[str]:
+    return sorted(chosen_of(await Bulk(lead).step(topic=TOPIC, keys=[key])))
+
+
+@pytest.mark.parametrize("ids_by_key", [found_by_key, listed, chosen_to_be_cancelled])
+def test_a_moved_message_that_moves_again_while_its_record_is_read_is_told_of_by_its_id(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ids_by_key: Callable[[Leader, str], Awaitable[list[str]]],
+) -> None:
+    async def act(lead: Leader) -> None:
+        await complete(lead)
+        (one,) = await schedule(lead, [["k"]], lead.node.time.now_ms() + HOUR_MS)
+        assert await reschedule(lead, one, delay_ms=[2 * HOUR_MS]) == ["CHANGED"]
+        reads = lead.node._core.damage.reads
+        read = reads.read
+
+        async def read_and_moved(hour: Any, index: Any) -> Any:
+            records = await read(hour, index)
+            monkeypatch.undo()
+            assert await reschedule(lead, one, delay_ms=[5 * HOUR_MS]) == ["CHANGED"]
+            return records
+
+        monkeypatch.setattr(reads, "read", read_and_moved)
+        assert await ids_by_key(lead, "k") == [one]
+
+    led(tmp_path, act)
+
+
+def test_the_ledger_and_the_log_of_damage_name_a_moved_message_by_its_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[int, int]] = []
+
+    def nacked(_: Ledger, event: Event, *__: Any) -> None:
+        assert event.hour is not None
+        assert event.global_index is not None
+        told.extend(zip(event.hour.tolist(), event.global_index.tolist(), strict=True))
+
+    async def act(lead: Leader) -> None:
+        await lead.propose(log_pb.SubscribeCommand(topic=TOPIC, group=GROUP))
+        monkeypatch.setattr(Ledger, "nacked", nacked)
+        (one,) = await scheduled(lead, 9 * HOUR_MS)
+        assert await reschedule(lead, one, delay_ms=[0]) == ["CHANGED"]
+        ((*_, offset),) = await received(lead, 1)
+        await nack(lead, offset, HOUR_MS)
+        await until(lambda: bool(told))
+        _, hour, index = parse_ids([one])
+        assert told == [(int(hour[0]), int(index[0]))]
+        with capture_logs() as logs:
+            lead.node._core.damage.report(*lead.machine.wheel.places_of(hour, index))
+        assert [each["ids"] for each in logs] == [[one]]
 
     led(tmp_path, act)
 
