@@ -44,6 +44,8 @@ ATTEMPTS_MAX: Final = 8
 """How often a message is read again that another call moves at the same time."""
 TURN_IDS: Final = 8_192
 """Read in one turn: some 5 ms."""
+TURN_BYTES: Final = 1 << 20
+"""Of updates looked at in one turn, as of schedule requests."""
 CHANGED: Final = pb.CHANGE_OUTCOME_CHANGED
 CANCELLED: Final = pb.CHANGE_OUTCOME_ALREADY_CANCELLED
 NOT_FOUND: Final = pb.CHANGE_OUTCOME_NOT_FOUND
@@ -162,7 +164,8 @@ class Changes:
 
     async def _change(self, asked: _Asked, context: CallContext) -> Refusal | None:
         """Change the messages, and set what has come of it."""
-        await self._edges.turns.enter(len(asked.ids.hour) / TURN_IDS)
+        size = asked.update.ByteSize() if asked.update is not None else 0
+        await self._edges.turns.enter(len(asked.ids.hour) / TURN_IDS + size / TURN_BYTES)
         await self._driver.read_barrier()
         if not self._machine.may_propose(levels.RESCHEDULES):
             return levels.too_low(levels.RESCHEDULES, self._machine.level)
@@ -179,8 +182,9 @@ class Changes:
                 if refusal is not None:
                     return refusal
             again = asked.outcomes[left] == MOVED_MEANWHILE
-            if asked.group:  # the copy is elsewhere, or it was cancelled: the next search tells
-                again |= asked.outcomes[left] == CANCELLED
+            if asked.group:  # a copy that was found is elsewhere, or was cancelled: the next search tells
+                found = keys_of(*places.of(left)) != keys_of(*asked.ids.of(left))
+                again |= found & (asked.outcomes[left] == CANCELLED)
             left = left[again]
             if not len(left):
                 return None
@@ -264,9 +268,8 @@ class Changes:
         asked.outcomes[rows[known]] = outcomes
         pending = known[outcomes == CHANGED]
         units = wheel.units(*places.of(pending))
-        mine = [
-            bool(self._machine.queues[number].group) == copies for number in queue_of(units["topic"]).tolist()
-        ]
+        of = [self._machine.queues[number] for number in queue_of(units["topic"]).tolist()]
+        mine = [bool(queue.group) == copies and not queue.deleted for queue in of]
         asked.outcomes[rows[pending[~np.array(mine, np.bool_)]]] = NOT_FOUND
         pending, units = pending[np.array(mine, np.bool_)], units[np.array(mine, np.bool_)]
         if not len(pending):

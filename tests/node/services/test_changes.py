@@ -12,9 +12,10 @@ import pytest
 from google.protobuf.message import Message
 from structlog.testing import capture_logs
 
+from tarry.node.delivery import waiting_retries
 from tarry.node.delivery.cancels import Cancels
 from tarry.node.ledger.ledger import Ledger
-from tarry.node.services.changes import changed
+from tarry.node.services.changes import TURN_BYTES, changed
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
@@ -282,6 +283,59 @@ def test_the_ledger_and_the_log_of_damage_name_a_moved_message_by_its_id(
         with capture_logs() as logs:
             lead.node._core.damage.report(*lead.machine.wheel.places_of(hour, index))
         assert [each["ids"] for each in logs] == [[one]]
+
+    led(tmp_path, act)
+
+
+def test_what_is_left_of_a_deleted_topic_is_changed_no_more(tmp_path: Path) -> None:
+    async def act(lead: Leader) -> None:
+        (one,) = await scheduled(lead, HOUR_MS)
+        await lead.propose(log_pb.DeleteTopicCommand(topic=TOPIC))
+        outcomes = await reschedule(lead, one, delay_ms=[2 * HOUR_MS]), await update(lead, one, body=b"x")
+        assert outcomes == (["NOT_FOUND"], "NOT_FOUND")
+
+    led(tmp_path, act)
+
+
+def test_the_retry_of_a_cancelled_message_is_looked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(lead: Leader) -> None:
+        await lead.propose(log_pb.SubscribeCommand(topic=TOPIC, group=GROUP))
+        (one,) = await scheduled(lead, HOUR_MS)
+        await cancel(lead, one)
+        searches = 0
+        search = waiting_retries.find
+
+        def counted(*args: Any) -> Any:
+            nonlocal searches
+            searches += 1
+            return search(*args)
+
+        monkeypatch.setattr(waiting_retries, "find", counted)
+        assert await reschedule(lead, one, delay_ms=[5], group=GROUP) == ["ALREADY_CANCELLED"]
+        assert searches == 1
+
+    led(tmp_path, act)
+
+
+def test_an_update_takes_its_part_of_a_turn_by_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(lead: Leader) -> None:
+        parts: list[float] = []
+        turns = lead.edge._producer._turns
+        enter = turns.enter
+
+        def noted(part: float) -> Any:
+            parts.append(part)
+            return enter(part)
+
+        (one,) = await scheduled(lead, HOUR_MS)
+        monkeypatch.setattr(turns, "enter", noted)
+        for body in (b"", bytes(TURN_BYTES // 4)):
+            assert await update(lead, one, body=body) in ("CHANGED", "ALREADY_SO")
+        assert parts[1] - parts[0] >= 0.25
 
     led(tmp_path, act)
 
