@@ -170,7 +170,7 @@ class Producer(OneWayErrors):
         """Cancel the messages of a topic that have a key, until a consumer is given them; count the outcomes.
 
         Of all that was acknowledged before the call and is pending or released, nothing is left out; what is
-        scheduled meanwhile may be. Where it raises, some may be cancelled: repeat it.
+        scheduled or rescheduled meanwhile may be. Where it raises, some may be cancelled: repeat it.
 
         Args:
             due_from_ms, due_to_ms: only what is due from then on, and before then; 0: whenever.
@@ -215,8 +215,10 @@ class Producer(OneWayErrors):
             group: it waits for its retry in this group: the retry is rescheduled.
             topic: with a group, where only the retry is kept: the message's topic.
 
-        May be repeated: with ``due_ms`` the outcome is ALREADY_SO then. Raises InvalidTime, InvalidId, and
-        Refused for a cluster of a level below 2, or a second without room.
+        May be repeated: with ``due_ms`` the outcome is ALREADY_SO then. The client itself repeats a call
+        whose answer was lost, so with ``delay_ms`` DUE_DIFFERS may mean that this very call has changed it;
+        give ``due_ms`` to be certain. Raises InvalidTime, InvalidId, and Refused for a cluster of a level
+        below 2, or a second without room.
         """
         options = {"due_ms": due_ms, "delay_ms": delay_ms, "if_due_ms": if_due_ms}
         return (await self.reschedule_many([message_id], **options, group=group, topic=topic))[0]
