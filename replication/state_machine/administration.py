@@ -11,7 +11,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine import group_policies, levels
-from tarry.replication.state_machine.event_details import settled
+from tarry.replication.state_machine.event_details import of_ids, settled
 from tarry.replication.state_machine.events import Events
 from tarry.replication.state_machine.outcomes import Changed
 from tarry.replication.state_machine.queues import Queues
@@ -116,6 +116,9 @@ class Administration:
             if not self._queues[number].deleted:
                 self._expire(self._queues[number], offset, command.now_ms)
                 self._queues.trim(number, offset, opens=level >= levels.RETRIES_EXPIRE)
+        if hours:  # with an hour goes whose ids its places are: what is told of them is told by ids before
+            for event in of_ids(self._wheel, self._events.take()):
+                self._events.add(event)
         released_ms = self._wheel.cut.due_ms
         for hour, units in zip(hours, planned, strict=True):
             there = self._wheel.units_in_hour(hour)

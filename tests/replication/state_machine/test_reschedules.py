@@ -125,6 +125,17 @@ def test_the_ledger_is_told_of_ids_whatever_happens_to_a_moved_message(fresh: Ma
     ]
 
 
+def test_the_ledger_is_told_of_ids_also_by_the_entry_that_drops_the_hour_of_the_place(fresh: Machine) -> None:
+    run(fresh, [RAISE, subscribe()])
+    one, two = scheduled(fresh, [NOW_MS + 9 * HOUR_MS, NOW_MS + 9 * HOUR_MS])
+    apply(fresh, command(fresh, [one, two], [NOW_MS + 600, NOW_MS + 600]))
+    run(fresh, [release(NOW_MS + 3 * HOUR_MS)])
+    fresh.events.wanted = True
+    fresh.apply(fresh.applied_index + 1, 1, [ack([0]), trim([0], [2], [HOUR])])
+    assert fresh.wheel.units_in_hour(HOUR) == 0
+    assert told(fresh) == [(Kind.ACKED, [one]), (Kind.EXPIRED, [two])]
+
+
 def test_what_is_past_is_told_as_rescheduled_and_then_released(fresh: Machine) -> None:
     run(fresh, [RAISE, release(NOW_MS)])
     (one,) = scheduled(fresh, [NOW_MS + 500])
