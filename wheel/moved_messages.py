@@ -21,8 +21,8 @@ from tarry.wheel.message_sum import MessageSum
 from tarry.wheel.sorted_pairs import NO_PAIRS, Keys, Pairs, SortedPairs
 from tarry.wheel.state import NONE, Flags, MovedState, Numbers
 
-SWEPT_BLOCKS: Final = 8
-"""Looked at for pairs of dropped hours with each hour that is dropped; one with each move."""
+SWEPT_BLOCKS: Final = 32
+"""Looked at for pairs of dropped hours with each call of `sweep`; one with each move."""
 _HALF: Final = np.uint64(32)
 _NOBODY: Final = np.uint64(NONE << 32 | NONE)
 """The place of an id that is none: no hour has so many messages, and none is so late."""
@@ -82,17 +82,16 @@ class MovedMessages:
         self._ids.put(place, first)
         self._places.put(first, place)
         self._total.add(message_sum.of_moved(first, place))
-        self._sweep(1)
+        self.sweep(1)
 
     def drop(self, hour: int) -> None:
         """Forget what rests in an hour that has been dropped."""
-        gone = self._ids.cut(hour << 32, (hour + 1) << 32)
-        self._total.add(-message_sum.of_moved(gone.value, gone.key))
-        self._sweep(SWEPT_BLOCKS)
+        for gone in self._ids.cut(hour << 32, (hour + 1) << 32):
+            self._total.add(-message_sum.of_moved(gone.value, gone.key))
 
-    def _sweep(self, blocks: int) -> None:
+    def sweep(self, blocks: int = SWEPT_BLOCKS) -> None:
         """Forget pairs both of whose hours are dropped, in a few of the blocks; that changes no answer."""
-        for _ in range(blocks):
+        for _ in range(min(blocks, len(self._places.blocks))):
             there = self._places.blocks
             if not there:
                 return

@@ -3,8 +3,8 @@
     lows     0          4711              90210
     blocks   [3, 17 …]  [4711, 4800 …]    [90210 …]      at most BLOCK_PAIRS each
 
-A change copies the blocks that it touches, so it costs the same with a thousand pairs as with ten million,
-and blocks that somebody holds stay as they were.
+A change copies the blocks that it touches, and blocks that somebody holds stay as they were; where the number
+of blocks changes, it copies `lows`, too: 8 bytes a block.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ NO_PAIRS: Final = Pairs(np.empty(0, np.uint64), np.empty(0, np.uint64))
 class SortedPairs:
     """A value for each key."""
 
-    __slots__ = ("_blocks", "_lows")
+    __slots__ = ("_blocks", "_count", "_lows")
 
     def __init__(self, pairs: Pairs = NO_PAIRS) -> None:
-        self._blocks = _cut(pairs)
-        self._note_lows()
+        self._blocks: list[Pairs] = []
+        self._lows = np.empty(0, np.uint64)
+        self._count = 0
+        self._splice(0, 0, _cut(pairs))
 
     def __len__(self) -> int:
-        return sum(len(block.key) for block in self._blocks)
+        return self._count
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
@@ -86,17 +88,22 @@ class SortedPairs:
                 changed[number] = Pairs(block.key[kept], block.value[kept])
         self._replace(changed)
 
-    def cut(self, begin: int, end: int) -> Pairs:
-        """Remove the pairs with keys from `begin` on, before `end`; return them."""
+    def cut(self, begin: int, end: int) -> list[Pairs]:
+        """Remove the pairs with keys from `begin` on, before `end`; return them, by ascending key."""
         if not self._blocks:
-            return NO_PAIRS
+            return []
         first, last = self._places(np.array([begin, end - 1], np.uint64)).tolist()
-        of = _joined(self._blocks[first : last + 1])
-        low, high = np.searchsorted(of.key, np.array([begin, end], np.uint64)).tolist()
-        left = _cut(Pairs(of.key[:low], of.value[:low])) + _cut(Pairs(of.key[high:], of.value[high:]))
-        self._blocks[first : last + 1] = left
-        self._note_lows()
-        return Pairs(of.key[low:high], of.value[low:high])
+        gone = self._blocks[first : last + 1]
+        low = int(np.searchsorted(gone[0].key, np.uint64(begin)))
+        high = int(np.searchsorted(gone[-1].key, np.uint64(end)))
+        left = _part(gone[0], slice(low)), _part(gone[-1], slice(high, None))
+        gone[-1] = _part(gone[-1], slice(high))
+        gone[0] = _part(gone[0], slice(low, None))
+        if any(len(block.key) for block in gone):
+            # copies, for a view would keep what is gone in memory
+            copies = [Pairs(block.key.copy(), block.value.copy()) for block in left if len(block.key)]
+            self._splice(first, last + 1, copies)
+        return gone
 
     def keep(self, number: int, kept: Flags) -> None:
         """Keep only some pairs of a block, by its place among all."""
@@ -109,16 +116,22 @@ class SortedPairs:
 
     def _replace(self, changed: dict[int, Pairs]) -> None:
         for number in sorted(changed, reverse=True):  # so that the numbers still to come stay the same
-            self._blocks[number : number + 1] = _cut(changed[number])
-        if changed:
-            self._note_lows()
+            self._splice(number, number + 1, _cut(changed[number]))
 
-    def _note_lows(self) -> None:
-        self._lows = np.fromiter((block.key[0] for block in self._blocks), np.uint64, len(self._blocks))
+    def _splice(self, begin: int, end: int, blocks: list[Pairs]) -> None:
+        """Put blocks in the place of those from `begin` on, before `end`."""
+        self._count += sum(len(block.key) for block in blocks)
+        self._count -= sum(len(block.key) for block in self._blocks[begin:end])
+        lows = np.fromiter((block.key[0] for block in blocks), np.uint64, len(blocks))
+        if len(blocks) == min(end, len(self._blocks)) - begin:
+            self._lows[begin:end] = lows
+        else:
+            self._lows = np.concatenate((self._lows[:begin], lows, self._lows[end:]))
+        self._blocks[begin:end] = blocks
 
 
-def _joined(blocks: list[Pairs]) -> Pairs:
-    return Pairs(np.concatenate([block.key for block in blocks]), np.concatenate([b.value for b in blocks]))
+def _part(block: Pairs, rows: slice) -> Pairs:
+    return Pairs(block.key[rows], block.value[rows])
 
 
 def _merged(block: Pairs, more: Pairs) -> Pairs:

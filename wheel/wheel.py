@@ -232,6 +232,10 @@ class Wheel:
         self._hours.drop(hour)
         self._moved.drop(hour)
 
+    def sweep_moved(self) -> None:
+        """Free some memory of moved messages whose hours are dropped. Changes no answer."""
+        self._moved.sweep()
+
     def _are_dropped(self, hour: Numbers) -> Flags:
         """Flag the hours, shape (n,), that had messages and have been dropped."""
         dropped: Flags = hour < self._floor_hour

@@ -125,6 +125,8 @@ class Administration:
             same = units in (there, None)  # None: of an entry from before they were told
             if there and same and (hour + 1) * HOUR_MS <= released_ms:
                 self._wheel.drop_hour(hour)
+        if hours:
+            self._wheel.sweep_moved()
         return Changed(len(hours))
 
     def _expire(self, queue: ReadyQueue, offset: int, now_ms: int) -> None:

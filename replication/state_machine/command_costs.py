@@ -42,7 +42,11 @@ MOVE_NS: Final = 100_000
 """Of a reschedule, for each message: up to three blocks of pairs are copied (wheel/sorted_pairs.py)."""
 RELEASE_NS: Final = 250
 TRIM_NS: Final = 2_000
-"""Of an hour, or a queue."""
+"""Of a queue."""
+DROP_NS: Final = 30_000
+"""Of an hour to which messages were moved."""
+SWEEP_NS: Final = 1_000_000
+"""Of a trim that names hours: memory of moved messages is freed (wheel/moved_messages.py)."""
 
 
 def cost_us(command: Message, *, copies: bool = False, groups: int = 0) -> int:
@@ -78,7 +82,8 @@ def _more_ns(command: Message, *, copies: bool) -> int:
         case log_pb.ReleaseCommand():
             return RELEASE_NS * (command.count + len(command.hour) // 4)
         case log_pb.TrimCommand():
-            return TRIM_NS * (len(command.hour) // 4 + len(command.queue) // 4)
+            sweep_ns = SWEEP_NS if command.hour else 0
+            return sweep_ns + DROP_NS * (len(command.hour) // 4) + TRIM_NS * (len(command.queue) // 4)
         case _:
             return 0
 

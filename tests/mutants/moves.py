@@ -45,8 +45,8 @@ MUTANTS = (
     Mutant(
         "moved_messages_are_not_in_the_digest",
         "replicas that know other ids pass for equal",
-        "        self._total.add(message_sum.of_moved(first, place))\n        self._sweep(1)\n",
-        "        self._sweep(1)\n",
+        "        self._total.add(message_sum.of_moved(first, place))\n        self.sweep(1)\n",
+        "        self.sweep(1)\n",
         (f"{WHEEL}::test_wheels_that_know_other_ids_of_the_same_messages_have_different_digests",),
     ),
     Mutant(

@@ -205,8 +205,8 @@ COST = (
     Mutant(
         "trims_of_hours_cost_nothing",
         "deleting many hours holds up the event loop",
-        "return TRIM_NS * (len(command.hour) // 4 + len(command.queue) // 4)",
-        "return TRIM_NS * (len(command.queue) // 4)",
+        "return sweep_ns + DROP_NS * (len(command.hour) // 4) + TRIM_NS * (len(command.queue) // 4)",
+        "return sweep_ns + TRIM_NS * (len(command.queue) // 4)",
         (f"{COSTS}::test_whatever_names_more_costs_more",),
     ),
     Mutant(

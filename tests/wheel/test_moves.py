@@ -133,6 +133,7 @@ class Moves(RuleBasedStateMachine):
         dropped = START_MS // HOUR_MS + hour
         if (dropped + 1) * HOUR_MS <= self.list.cut.due_ms:
             self.do(lambda wheel: wheel.drop_hour(dropped))
+            self.do(lambda wheel: wheel.sweep_moved())
             self.list.drop_hour(dropped)
 
     @rule()
@@ -238,6 +239,7 @@ def test_an_id_answers_though_its_hour_is_dropped_and_not_as_if_cancelled_where_
     assert wheel.moved == 2
     for at in (HOUR + 5, HOUR + 9):
         wheel.drop_hour(at)
+    wheel.sweep_moved()
     assert wheel.moved == 0
     wheel.close()
 
@@ -300,10 +302,12 @@ def test_sorted_pairs_are_a_dictionary(blocks: int, calls: list[tuple[str, list[
                 model = {key: value for key, value in model.items() if key not in numbers}
             else:
                 begin, end = min(numbers), max(numbers)
-                gone = pairs.cut(begin, end + 1)
-                assert dict(zip(*map(np.ndarray.tolist, gone), strict=True)) == {
-                    key: value for key, value in model.items() if begin <= key <= end
-                }
+                gone = [
+                    pair
+                    for block in pairs.cut(begin, end + 1)
+                    for pair in zip(*map(np.ndarray.tolist, block), strict=True)
+                ]
+                assert gone == sorted((key, value) for key, value in model.items() if begin <= key <= end)
                 model = {key: value for key, value in model.items() if not begin <= key <= end}
             assert kept == [block.key.tolist() + block.value.tolist() for block in held]
             told = [
@@ -312,6 +316,8 @@ def test_sorted_pairs_are_a_dictionary(blocks: int, calls: list[tuple[str, list[
             assert told == sorted(model.items())
             assert all(len(block.key) <= blocks for block in pairs.blocks)
             assert len(pairs) == len(model)
+            columns = [column for block in pairs.blocks for column in block]
+            assert all(column.base is None for column in columns), "a block holds the memory of others"
             wanted = np.arange(70, dtype=np.uint64)
             values, found = pairs.find(wanted)
             assert {int(k): int(v) for k, v, f in zip(wanted, values, found, strict=True) if f} == model

@@ -11,12 +11,15 @@ from tarry.replication.state_machine.command_costs import (
     BLOCK_NS,
     COMMAND_NS,
     COPY_NS,
+    DROP_NS,
     HOUR_NS,
     MESSAGE_NS,
     OFFSET_NS,
     RETRY_NS,
     SEARCH_NS,
+    SWEEP_NS,
     TOPIC_NS,
+    TRIM_NS,
     UNREAD_NS,
     cost_us,
 )
@@ -54,6 +57,13 @@ def test_the_due_times_that_the_leader_worked_out_count() -> None:
     command = schedule(1)
     command.due_ms = (np.arange(COUNT) * HOUR_MS).astype("<i8").tobytes()
     assert cost_us(command) == cost_us(schedule(COUNT))
+
+
+def test_a_trim_costs_by_the_hours_that_it_drops() -> None:
+    queues = log_pb.TrimCommand(queue=bytes(4 * 100), offset=bytes(8 * 100))
+    assert cost_us(queues) == (COMMAND_NS + 100 * TRIM_NS) // 1_000
+    hours = log_pb.TrimCommand(hour=bytes(4 * 100), units=bytes(8 * 100))
+    assert cost_us(hours) == (COMMAND_NS + SWEEP_NS + 100 * DROP_NS) // 1_000
 
 
 @pytest.mark.parametrize("hours", [1, 100, COUNT])
