@@ -38,6 +38,8 @@ BLOCK_NS: Final = 20_000
 SEARCH_NS: Final = 250_000
 """Of a group that begins at a time: the offset is searched for in the queue."""
 RETRY_NS: Final = 4_000
+RESCHEDULE_NS: Final = 500_000
+"""Of a reschedule, whatever it names: ids and places are looked up, units cancelled and appended."""
 MOVE_NS: Final = 100_000
 """Of a reschedule, for each message: up to three blocks of pairs are copied (wheel/sorted_pairs.py)."""
 RELEASE_NS: Final = 250
@@ -68,7 +70,7 @@ def _more_ns(command: Message, *, copies: bool) -> int:
             ids = np.frombuffer(command.hour, dtype="<u4")
             return len(ids) * MESSAGE_NS + HOUR_NS * len(np.unique(ids))
         case log_pb.RescheduleCommand():
-            return len(command.records) * (MOVE_NS + HOUR_NS)
+            return RESCHEDULE_NS + len(command.records) * (MOVE_NS + HOUR_NS)
         case log_pb.CancelReleasedCommand():
             return WITHDRAWN_NS * (len(command.offset) // 8)
         case log_pb.AckCommand() | log_pb.RetryCommand(dropped=True):

@@ -14,7 +14,9 @@ from tarry.replication.state_machine.command_costs import (
     DROP_NS,
     HOUR_NS,
     MESSAGE_NS,
+    MOVE_NS,
     OFFSET_NS,
+    RESCHEDULE_NS,
     RETRY_NS,
     SEARCH_NS,
     SWEEP_NS,
@@ -57,6 +59,13 @@ def test_the_due_times_that_the_leader_worked_out_count() -> None:
     command = schedule(1)
     command.due_ms = (np.arange(COUNT) * HOUR_MS).astype("<i8").tobytes()
     assert cost_us(command) == cost_us(schedule(COUNT))
+
+
+def test_a_reschedule_costs_by_messages_and_much_also_where_it_names_one() -> None:
+    for count in (1, 65):
+        command = log_pb.RescheduleCommand(records=[b""] * count)
+        expected_ns = COMMAND_NS + RESCHEDULE_NS + count * (MOVE_NS + HOUR_NS)
+        assert cost_us(command) == expected_ns // 1_000
 
 
 def test_a_trim_costs_by_the_hours_that_it_drops() -> None:
