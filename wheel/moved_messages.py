@@ -4,9 +4,10 @@
     place ──► id      made of the others at a start  deliveries, ledger: by where the message was found
 
 A message that is moved gets a new unit, and its old one is gone, as a cancelled one is. Its id stays the one
-that its producer was given. However often it moves, there is one pair: what it left before is nobody's id.
+that its producer was given. However often it moves, there is one pair of them.
 A pair is kept until both hours are dropped, the id's and the place's: so the id answers for as long as the
-message is there, and never as if it had been cancelled.
+message is there, and never as if it had been cancelled. A place that a message has left again is kept as
+the id of nobody until its hour is dropped: else its unit would read as a cancelled message of its own.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class MovedMessages:
         by_place = _all([Pairs(one.value, one.key) for one in ids])
         order = np.argsort(by_place.key)
         order = order[~dropped((by_place.key[order] >> _HALF).astype(np.uint32))]
+        order = order[by_place.key[order] != _NOBODY]
         self._ids = SortedPairs(Pairs(by_place.key[order], by_place.value[order]))
         self._swept = 0
         self._total.add(message_sum.of_moved(by_place.value[order], by_place.key[order]))
@@ -51,7 +53,7 @@ class MovedMessages:
     def places(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
         """Return where the messages of ids, shape (n,), rest: hours and global indices.
 
-        Of what is no id because a moved message rests there, a place where nothing is.
+        Of what is no id because a moved message rests there, or did, a place where nothing is.
         """
         if not self._places:
             return hour, global_index
@@ -80,7 +82,8 @@ class MovedMessages:
         self._total.add(-message_sum.of_moved(first[again], left[again]))
         self._ids.remove(left[again])
         self._ids.put(place, first)
-        self._places.put(first, place)
+        nobody = np.full(np.count_nonzero(again), _NOBODY)
+        self._places.put(np.concatenate((first, left[again])), np.concatenate((place, nobody)))
         self._total.add(message_sum.of_moved(first, place))
         self.sweep(1)
 
@@ -98,7 +101,7 @@ class MovedMessages:
             self._swept = (self._swept + 1) % len(there)
             pairs = there[self._swept]
             kept = ~self._dropped((pairs.key >> _HALF).astype(np.uint32))
-            kept |= ~self._dropped((pairs.value >> _HALF).astype(np.uint32))
+            kept |= (pairs.value != _NOBODY) & ~self._dropped((pairs.value >> _HALF).astype(np.uint32))
             if not bool(kept.all()):
                 self._places.keep(self._swept, kept)
 

@@ -259,7 +259,7 @@ class Wheel:
 
     @property
     def moved(self) -> int:
-        """Number of messages that have been moved, and are remembered."""
+        """Number of ids that are remembered: of moved messages, and of places that they have left again."""
         return len(self._moved)
 
     @property

@@ -20,7 +20,7 @@ MUTANTS = (
     Mutant(
         "an_id_goes_with_its_hour",
         "a message that was moved to later is lost to its producer",
-        "            kept |= ~self._dropped((pairs.value >> _HALF).astype(np.uint32))\n",
+        "            kept |= (pairs.value != _NOBODY) & ~self._dropped((pairs.value >> _HALF).astype(np.uint32))\n",
         "",
         (
             f"{WHEEL}::test_an_id_answers_though_its_hour_is_dropped_and_not_as_if_cancelled_where_its_place_is",
@@ -41,6 +41,20 @@ MUTANTS = (
         "_columns(np.where(nobody, _NOBODY, np.where(moved, place, keys)))",
         "_columns(np.where(moved, place, keys))",
         (f"{MACHINE}::test_the_place_of_a_moved_message_is_nobodys_id",),
+    ),
+    Mutant(
+        "what_a_message_has_left_again_is_an_id",
+        "a message that was moved twice is told of as another one too, cancelled",
+        "        nobody = np.full(np.count_nonzero(again), _NOBODY)\n",
+        "        again[:] = False\n        nobody = left[again]\n",
+        (f"{MACHINE}::test_the_place_of_a_moved_message_is_nobodys_id",),
+    ),
+    Mutant(
+        "places_left_stay_for_ever",
+        "each further move takes memory for good",
+        "            kept |= (pairs.value != _NOBODY) & ~",
+        "            kept |= ~",
+        (f"{WHEEL}::test_a_place_that_was_left_takes_memory_until_its_hour_is_dropped",),
     ),
     Mutant(
         "moved_messages_are_not_in_the_digest",

@@ -55,6 +55,7 @@ class Moves(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.list = SortedList()
         self.place: dict[Id, Id] = {}  # by id, of what was moved
+        self.left: set[Id] = set()  # places that something was moved to, and from
         self.commands: list[Callable[[Wheel], Any]] = []
         self.synced = WheelState()
 
@@ -97,6 +98,7 @@ class Moves(RuleBasedStateMachine):
         self.list.cancel([self.where(name) for name in chosen])
         got = self.do(lambda wheel: move(wheel, chosen, due_ms))
         assert got == self.list.append(due_ms)
+        self.left.update(self.place[name] for name in chosen if name in self.place)
         self.place.update(zip(chosen, got, strict=True))
 
     @rule(target=names, name=names, due_ms=times)
@@ -169,7 +171,7 @@ class Moves(RuleBasedStateMachine):
         if not hasattr(self, "wheel"):
             return
         assert self.wheel.pending == len(self.list.pending)
-        known = {name for name in self.list.states if name not in self.place.values()} | set(self.place)
+        known = self.list.states.keys() - self.place.values() - self.left | self.place.keys()
         names = sorted(known)
         expected = [self.list.states.get(self.where(name), MessageState.NOT_FOUND) for name in names]
         there = [name for name, state in zip(names, expected, strict=True) if state != MessageState.NOT_FOUND]
@@ -187,9 +189,9 @@ class Moves(RuleBasedStateMachine):
         return name in self.place and len(dropped) == len({name[0], self.where(name)[0]})
 
     @invariant()
-    def where_a_moved_message_rests_is_nobodys_id(self) -> None:
+    def where_a_moved_message_rests_or_did_is_nobodys_id(self) -> None:
         if hasattr(self, "wheel"):
-            for place in self.place.values():
+            for place in (*self.place.values(), *self.left):
                 if place in self.list.states:
                     hour, index = self.wheel.places_of(*ids([place]))
                     assert self.wheel.state(int(hour[0]), int(index[0])) is MessageState.NOT_FOUND
@@ -232,6 +234,7 @@ def test_an_id_answers_though_its_hour_is_dropped_and_not_as_if_cancelled_where_
     move(wheel, [earlier], [START_MS + 1_500])
     wheel.take(START_MS + HOUR_MS, 10)
     wheel.drop_hour(HOUR)
+    wheel.sweep_moved()
     assert (places(wheel, [later]), ids_of(wheel, [far])) == ([far], [later])
     hour, index = wheel.places_of(*ids([earlier]))
     assert wheel.states(hour, index).tolist() == [MessageState.NOT_FOUND]
@@ -241,6 +244,21 @@ def test_an_id_answers_though_its_hour_is_dropped_and_not_as_if_cancelled_where_
         wheel.drop_hour(at)
     wheel.sweep_moved()
     assert wheel.moved == 0
+    wheel.close()
+
+
+def test_a_place_that_was_left_takes_memory_until_its_hour_is_dropped(tmp_path: Path) -> None:
+    wheel = Wheel(tmp_path / "hours", WheelSettings())
+    names = append(wheel, [START_MS + 9 * HOUR_MS])
+    for hours in (0, 1, 8):
+        move(wheel, names, [START_MS + hours * HOUR_MS + 1_000])
+    wheel.take(START_MS + 2 * HOUR_MS, 10)
+    for dropped, moved in ((HOUR, 2), (HOUR + 1, 1)):
+        assert wheel.moved == moved + 1
+        wheel.drop_hour(dropped)
+        wheel.sweep_moved()
+        assert wheel.moved == moved
+    assert wheel.places_of(*ids(names))[0].tolist() == [HOUR + 8]
     wheel.close()
 
 
