@@ -37,6 +37,8 @@ async def play(servers: str) -> None:
             assert {change.outcome for change in changes} == {ChangeOutcome.CHANGED}
             listed, found, count = await asked(client, topic, due_ms)
             assert (sorted(listed), sorted(found), count) == (sorted(ids), sorted(ids), 2)
+            every = (await query.find(topic, "k")).messages
+            assert {one.id for one in every} == {*ids}, "places that were left are nobody's"
             life = await query.life(given.id)
             assert (life.id, life.due_ms, life.state) == (given.id, due_ms, MessageState.PENDING)
         assert await query.count_matching(topic, due_to_ms=first_ms + HOUR_MS) == 0
