@@ -84,7 +84,7 @@ WRONG: list[tuple[str, list[c.ConsumeRequest], str]] = [
         [subscribe("T"), c.ConsumeRequest(extend=c.Extend(queue=0, offset=[0], lease_ms=1))],
         "LEASE_INVALID",
     ),
-    ("a filter of too many tags", [subscribe("T", tags=[f"t{n}" for n in range(17)])], "TOO_MANY_TAGS"),
+    ("a filter of too many tags", [subscribe("T", tags=[f"t{n}" for n in range(1_001)])], "TOO_MANY_TAGS"),
     ("a filter of an empty tag", [subscribe("T", tags=["a", ""])], "TAG_INVALID"),
     ("a filter that another member does not have", [subscribe("T", tags=["a"])], "FILTER_DIFFERS"),
     (
