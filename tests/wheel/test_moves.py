@@ -204,7 +204,7 @@ class Moves(RuleBasedStateMachine):
 
 TestIdsStayValidAcrossAnyMoves = Moves.TestCase
 TestIdsStayValidAcrossAnyMoves.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 HOUR = START_MS // HOUR_MS

@@ -99,7 +99,7 @@ def check(captured: Captured) -> None:
 
 TestAViewCountsWhatWasPendingWhenItWasCaptured = WheelAndViews.TestCase
 TestAViewCountsWhatWasPendingWhenItWasCaptured.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
