@@ -36,7 +36,7 @@ from tarry.node.services.bulk_cursor import (
     RETRIES_PENDING,
     Chosen,
 )
-from tarry.node.services.message_filter import Filter
+from tarry.node.services.message_filter import Filter, invalid_query
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.reasons import Reason
@@ -122,7 +122,7 @@ class BulkCancels:
         if purge and not self._machine.may_propose(levels.CANCELS_RELEASED):
             return levels.too_low(levels.CANCELS_RELEASED, self._machine.level)
         if at.phase not in (BY_KEY, PENDING, OVER) and not purge:
-            return bulk_cursor.invalid("the cursor is of a purge: begin without it")
+            return invalid_query("the cursor is of a purge: begin without it")
         turn = self._leadership.bulk_turn
         if away_ms := turn.stay_away_ms(hash((asked, request.cursor))):
             text = "other cancels of many messages come first: go on with the same cursor then"

@@ -17,8 +17,8 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from tarry.node.services.message_filter import invalid_query
 from tarry.proto import tarry_query_pb2 as pb
-from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
 
 CURSOR_CHARS_MAX: Final = 65_536
@@ -73,12 +73,12 @@ def read(text: str, request: int, queue: int) -> pb.BulkCursor | Refusal:
         return pb.BulkCursor(request=request, queue=queue)
     cursor = _decoded(text)
     if cursor is None or not _whole(cursor):
-        return invalid("the cursor is damaged: give it as an answer had it, or begin without")
+        return invalid_query("the cursor is damaged: give it as an answer had it, or begin without")
     if cursor.request != request:
         text = "the cursor is of another request, or of before a restore: give the same topic and filter, or"
-        return invalid(f"{text} begin without")
+        return invalid_query(f"{text} begin without")
     if cursor.queue != queue:
-        return invalid("the topic was deleted since, and made again: begin without the cursor")
+        return invalid_query("the topic was deleted since, and made again: begin without the cursor")
     return cursor
 
 
@@ -122,8 +122,3 @@ def _decoded(text: str) -> pb.BulkCursor | None:
         return pb.BulkCursor.FromString(base64.b64decode(text, altchars=b"-_", validate=True))
     except (binascii.Error, ValueError, DecodeError):
         return None
-
-
-def invalid(text: str) -> Refusal:
-    """Return the refusal of a cursor."""
-    return Refusal(Reason.QUERY_INVALID, text)

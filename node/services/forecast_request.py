@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from tarry.node.config import Limits
 from tarry.node.services import message_filter
-from tarry.node.services.message_filter import Filter
+from tarry.node.services.message_filter import Filter, invalid_query
 from tarry.proto import tarry_query_pb2 as pb
-from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import HOUR_MS, SECOND_MS
@@ -67,14 +66,16 @@ def checked(request: pb.ForecastRequest, queues: Queues, limits: Limits) -> Aske
     """Return what is asked for, or why it will not do."""
     bucket_ms = _BUCKET_MS.get(request.resolution)
     if bucket_ms is None:
-        return _invalid(f"resolution {request.resolution} is not known: ask for seconds, minutes or hours")
+        return invalid_query(
+            f"resolution {request.resolution} is not known: ask for seconds, minutes or hours"
+        )
     if request.buckets > BUCKETS_MAX[bucket_ms]:
         text = f"{request.buckets} buckets of {bucket_ms} ms, at most {BUCKETS_MAX[bucket_ms]}"
-        return _invalid(f"{text}: ask for fewer, or for longer ones")
+        return invalid_query(f"{text}: ask for fewer, or for longer ones")
     if not 0 <= request.from_ms < message_filter.DUE_MS_MAX - BUCKETS_MAX[HOUR_MS] * HOUR_MS:
-        return _invalid(f"from_ms is {request.from_ms}: give ms since the epoch, or 0 for now")
+        return invalid_query(f"from_ms is {request.from_ms}: give ms since the epoch, or 0 for now")
     if request.tags and not request.topic:
-        return _invalid("tags are counted in one topic only: name it")
+        return invalid_query("tags are counted in one topic only: name it")
     messages: Any = None
     if request.topic:
         of_topic = pb.MessageFilter(topic=request.topic, tags=request.tags)
@@ -82,7 +83,3 @@ def checked(request: pb.ForecastRequest, queues: Queues, limits: Limits) -> Aske
         if isinstance(messages, Refusal):
             return messages
     return Asked(messages, request.from_ms, bucket_ms, request.buckets)
-
-
-def _invalid(text: str) -> Refusal:
-    return Refusal(Reason.QUERY_INVALID, text)

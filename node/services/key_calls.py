@@ -11,6 +11,7 @@ from tarry.node.edge.grpc_types import CallContext, MethodHandler, unknown_field
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.edge.names import check_topic, unknown_topic
 from tarry.node.keys.search import DUE_MS_MAX, Found, Wanted
+from tarry.node.services.message_filter import invalid_query
 from tarry.node.services.stored_message import STATES, id_of
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.message_id import MessageId
@@ -109,15 +110,13 @@ class KeyCalls:
 def _fault(request: pb.FindByKeyRequest) -> Refusal | None:
     begin_ms, end_ms = request.due_from_ms, request.due_to_ms
     if not request.key or len(request.key) > KEY_CHARS_MAX:
-        return _invalid(f"a key of {len(request.key)} characters: give 1 to {KEY_CHARS_MAX}")
+        return invalid_query(f"a key of {len(request.key)} characters: give 1 to {KEY_CHARS_MAX}")
     if not 0 <= begin_ms < DUE_MS_MAX or not 0 <= end_ms <= DUE_MS_MAX or (end_ms and end_ms <= begin_ms):
-        return _invalid(f"due from {begin_ms} to {end_ms}: give ms since the epoch, the end after the start")
+        return invalid_query(
+            f"due from {begin_ms} to {end_ms}: give ms since the epoch, the end after the start"
+        )
     if request.limit > PAGE_MAX:
-        return _invalid(f"a page of {request.limit} messages: at most {PAGE_MAX}, and go on with `next`")
+        return invalid_query(f"a page of {request.limit} messages: at most {PAGE_MAX}, and go on with `next`")
     if not WHEEL_STATES.keys() >= {*request.states}:
-        return _invalid("a state that this version does not know: leave it out")
+        return invalid_query("a state that this version does not know: leave it out")
     return None
-
-
-def _invalid(text: str) -> Refusal:
-    return Refusal(Reason.QUERY_INVALID, text)

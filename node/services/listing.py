@@ -29,7 +29,7 @@ from tarry.node.services import message_filter
 from tarry.node.services.due_scans import DueScans
 from tarry.node.services.list_cursor import Phase, Place, key_of, place_of, text_of
 from tarry.node.services.listed_page import PAGE_DEFAULT, PAGE_MAX, Page
-from tarry.node.services.message_filter import Filter
+from tarry.node.services.message_filter import Filter, invalid_query
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.message_id import format_ids
 from tarry.proto.reasons import Reason
@@ -128,7 +128,7 @@ class ListCalls:
                 f"this token may neither produce to {topic} nor consume it: list it without bodies",
             )
         if request.page_size > PAGE_MAX:
-            return _invalid(f"a page of {request.page_size} messages: ask for {PAGE_MAX} at most")
+            return invalid_query(f"a page of {request.page_size} messages: ask for {PAGE_MAX} at most")
         if request.group and (request.group, filter_.queue) not in self._machine.queues.acknowledged:
             return unknown_group(topic, request.group[: self._limits.group_chars_max])
         states = _states(request)
@@ -378,13 +378,9 @@ def _states(request: pb.ListMessagesRequest) -> frozenset[int] | Refusal:
     asked = frozenset(request.states) or known - {State.LISTED_STATE_SETTLED}
     if request.states:
         if unknown := asked - known:
-            return _invalid(f"state {min(unknown)} is none that this version of the node knows")
+            return invalid_query(f"state {min(unknown)} is none that this version of the node knows")
         if asked & OF_GROUPS and not request.group:
-            return _invalid("waiting, in hand and settled is what a message is to a group: name one")
+            return invalid_query("waiting, in hand and settled is what a message is to a group: name one")
         if request.group and State.LISTED_STATE_RELEASED in asked:
             asked |= OF_GROUPS
     return asked
-
-
-def _invalid(text: str) -> Refusal:
-    return Refusal(Reason.QUERY_INVALID, text)

@@ -89,19 +89,20 @@ def checked(request: pb.MessageFilter, queues: Queues, limits: Limits) -> Filter
 def _fault(request: pb.MessageFilter) -> Refusal | None:
     for what, names in (("tags", request.tags), ("keys", request.keys)):
         if len(names) > NAMES_MAX:
-            return _invalid(f"{len(names)} {what}, more than {NAMES_MAX}: ask in parts")
+            return invalid_query(f"{len(names)} {what}, more than {NAMES_MAX}: ask in parts")
     texts: list[Any] = [*request.tags, *request.keys]
     if not all(texts):
-        return _invalid("a tag or key is empty: leave it out")
+        return invalid_query("a tag or key is empty: leave it out")
     if max(map(len, (*texts, request.key_prefix))) > CHARS_MAX:
-        return _invalid(f"a tag, key or prefix has more than {CHARS_MAX} characters")
+        return invalid_query(f"a tag, key or prefix has more than {CHARS_MAX} characters")
     begins_ms, ends_ms = request.due_from_ms, request.due_to_ms
     if begins_ms < 0 or ends_ms < 0 or (ends_ms and ends_ms <= begins_ms):
-        return _invalid(
+        return invalid_query(
             f"due from {begins_ms} to {ends_ms}: give ms since the epoch, the end after the start"
         )
     return None
 
 
-def _invalid(text: str) -> Refusal:
+def invalid_query(text: str) -> Refusal:
+    """Return the refusal of a query that cannot be answered as it is asked; the text says what to give."""
     return Refusal(Reason.QUERY_INVALID, text)
