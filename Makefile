@@ -122,6 +122,10 @@ bench-console: $(READY) ## the console's pages beside a million pending messages
 bench-cancel: $(READY) ## a million messages cancelled by due time under load: pace, and another topic's lateness
 	@$(PY) -m tarry.bench.bulk_cancel $(ARGS)
 
+.PHONY: bench-cost
+bench-cost: $(READY) ## cancel, get and reschedule by id with ten thousand and ten million pending, in turns (8 min)
+	@$(PY) -m tarry.bench.cancel_cost $(ARGS)
+
 .PHONY: bench-wheel
 bench-wheel: $(READY) ## the wheel at scale: ten million pending, mass expiry, lateness, recovery (5 min)
 	@$(PY) -m tarry.bench.wheel_nodes $(ARGS)
