@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -109,26 +109,6 @@ class KeySearch:
         text = f"this node builds its index of keys ({self._keeper.progress}): try again later"
         return Refusal(Reason.KEYS_INCOMPLETE, text, retry_ms=1_000)
 
-    async def ids_of_key(
-        self, queue: int, key: str, **more: object
-    ) -> AsyncIterator[tuple[Numbers, Numbers]]:
-        """Yield hours and global indices of a queue's messages with a key, some at a time, in order.
-
-        ``more``: further fields of Wanted. Raises KeysIncomplete, also between two.
-        """
-        wanted = Wanted(queue, key, **more)  # type: ignore[arg-type]
-        first: int | None = wanted.first
-        while first is not None:
-            step = await self.step(wanted, first)
-            if isinstance(step, Refusal):
-                raise KeysIncomplete(step)
-            if step.found:
-                yield (
-                    np.array([one.hour for one in step.found], np.uint32),
-                    np.array([one.global_index for one in step.found], np.uint32),
-                )
-            first = step.next
-
     async def step(self, wanted: Wanted, first: int, most: int = STEP_IDS) -> Step | Refusal:
         """Look at the ids from ``first`` on, until ``most`` messages or more are found; STEP_IDS at most.
 
@@ -205,11 +185,3 @@ class KeySearch:
         at_hour, at_index = wheel.places_of(*named)
         fits &= (at_hour == hour) & (at_index == index)  # else it has moved, and is found where it rests
         return hour[fits], index[fits], units[fits], states[fits], (named[0][fits], named[1][fits])
-
-
-class KeysIncomplete(Exception):
-    """The index of keys does not have all messages; the refusal says when to try again."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.text)
-        self.refusal = refusal

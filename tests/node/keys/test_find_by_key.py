@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from tarry.node.config import Dispatch, Token
 from tarry.node.edge.auth import Authorizer
 from tarry.node.keys import search
-from tarry.node.keys.search import KeysIncomplete
 from tarry.node.services import key_calls
 from tarry.node.services.key_calls import KeyCalls
 from tarry.node.services.schedule_request import KEYS_OF_MESSAGE
@@ -187,8 +185,8 @@ async def test_a_missing_or_an_older_index_is_built_again_before_it_answers(tmp_
             assert isinstance(refused, Refusal)
             assert "hours are read" in refused.text
             assert (refused.reason, refused.retry_ms) == (Reason.KEYS_INCOMPLETE, 1_000)
-            with pytest.raises(KeysIncomplete):
-                await anext(lead.node._core.key_search.ids_of_key(lead.machine.queues.of("t").queue, "k"))
+            wanted = search.Wanted(lead.machine.queues.of("t").queue, "k")
+            assert isinstance(await lead.node._core.key_search.step(wanted, 0), Refusal)
             await complete(lead)
             assert await ids(lead, "k") == [*near[::2], *late, *far]
             assert await ids(lead, "l") == others
@@ -432,16 +430,16 @@ async def test_an_absurd_request_is_refused(tmp_path: Path, wrong: Any, reason: 
         assert isinstance(await find(lead, **most), pb.FindByKeyResponse)
 
 
-async def test_the_nodes_other_parts_are_given_the_ids_of_a_key_some_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_search_takes_some_of_the_ids_of_a_key_in_each_step(tmp_path: Path) -> None:
     async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
         await complete(lead)
         some = await schedule(lead, [["k"]] * 600, lead.node.time.now_ms() + HOUR_MS)
-        found: list[str] = []
-        steps = lead.node._core.key_search.ids_of_key(lead.machine.queues.of("t").queue, "k")
-        async for hour, index in steps:
-            assert 0 < len(hour) <= search.STEP_IDS
-            found += [str(MessageId(0, int(h), int(i))) for h, i in zip(hour, index, strict=True)]
-            await asyncio.sleep(0)
+        wanted, found = search.Wanted(lead.machine.queues.of("t").queue, "k"), list[str]()
+        first: int | None = 0
+        while first is not None:
+            step = await lead.node._core.key_search.step(wanted, first)
+            assert isinstance(step, search.Step)
+            assert 0 < len(step.found) <= search.STEP_IDS
+            found += [str(MessageId(0, one.hour, one.global_index)) for one in step.found]
+            first = step.next
         assert found == some
