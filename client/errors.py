@@ -176,7 +176,6 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.SETTING_INVALID,
         Reason.SEEK_INVALID,
         Reason.EXPORT_INVALID,
-        Reason.QUERY_INVALID,
         Reason.FIELD_UNKNOWN,
     ),
     InvalidQuery: (Reason.QUERY_INVALID,),

@@ -11,9 +11,10 @@ import typer
 from rich.markup import escape
 
 from tarry.client.aio import Client, ListedMessage, ListedState
+from tarry.client.cli.matching import Filter
 from tarry.client.cli.options import OnCluster
 from tarry.client.cli.output import Output, body_fields, fields_of, out, print_json, table_of, words
-from tarry.client.cli.times import time_option, time_text
+from tarry.client.cli.times import time_text
 from tarry.client.errors import TarryError
 from tarry.client.queries.listing import PAGE_MAX, ListOptions
 
@@ -28,17 +29,6 @@ NOTED = "group", "attempt", "reason", "tags", "keys", "ordering_key", "propertie
 async def list_messages(
     client: Client,
     topic: Annotated[str, typer.Argument(help="The topic, or dlq.GROUP.TOPIC for a group's dead letters.")],
-    tag: Annotated[
-        list[str] | None, typer.Option(help="Only messages with any of these; may be repeated.")
-    ] = None,
-    key_: Annotated[
-        list[str] | None, typer.Option("--key", help="Only messages with any of these; may be repeated.")
-    ] = None,
-    key_prefix: Annotated[str, typer.Option(help="Only messages with a key that begins with it.")] = "",
-    due_from_ms: Annotated[
-        int | None, time_option("--due-from", help="Only messages due then or later.")
-    ] = None,
-    due_to_ms: Annotated[int | None, time_option("--due-to", help="Only messages due before.")] = None,
     state: Annotated[
         list[ListedState] | None,
         typer.Option(help="Only such messages; may be repeated.", show_default="all but settled"),
@@ -51,6 +41,7 @@ async def list_messages(
     bodies: Annotated[bool, typer.Option("--bodies", help="With the messages' bodies.")] = False,
     cursor: Annotated[str, typer.Option(help="Go on where a list ended that said so.")] = "",
     *,
+    matching: Filter,
     cluster: OnCluster,
 ) -> None:
     """List a topic's messages; none is taken, and none changes.
@@ -58,16 +49,7 @@ async def list_messages(
     First what waits for its due time (pending) or its next delivery (retrying), by due time; then what was
     due (released). With a group, the latter is waiting (no consumer has it), in_hand, or settled.
     """
-    only: ListOptions = {
-        "tags": tag or (),
-        "keys": key_ or (),
-        "key_prefix": key_prefix,
-        "due_from_ms": due_from_ms or 0,
-        "due_to_ms": due_to_ms or 0,
-        "states": state or (),
-        "group": group,
-        "bodies": bodies,
-    }
+    only: ListOptions = {**matching.only, "states": state or (), "group": group, "bodies": bodies}
     query, shown, begun, failed = client.query(), list[ListedMessage](), cursor, None
     with words().status(f"looking at {escape(topic)}") as looking:
         while len(shown) < limit:

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any
 
 from tarry.client.cluster.calls import Calls, Method
 from tarry.client.cluster.nodes import Node
-from tarry.client.errors import InvalidSetting
-from tarry.client.queries.names import named
 from tarry.proto import tarry_query_pb2 as pb
-from tarry.proto.reasons import Reason
-
-
-class Matching(TypedDict, total=False):
-    """Properties that messages have in common; all that are given have to fit, and none may be empty."""
-
-    tags: Iterable[str]
-    """Any of these."""
-    keys: Iterable[str]
-    """Any of these."""
-    key_prefix: str
-    """Some key begins with it."""
-    due_from_ms: int
-    due_to_ms: int
-    """Due before; without: whenever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +38,6 @@ class BulkCancel:
     not_found: int
     """Messages that the cluster had deleted before their call came: they were released, or cancelled by a
     call whose answer was lost."""
-
-
-def filter_of(topic: str, only: Matching) -> pb.MessageFilter:
-    """Return the filter. Raises InvalidSetting, also where a property is given and empty."""
-    given: dict[str, Any] = dict(only)
-    for what in ("tags", "keys"):
-        if what in given:
-            given[what] = named(what, given[what], InvalidSetting)
-    for what, value in given.items():
-        if not value and what != "due_from_ms":  # the protocol takes it for one that is not given: all match
-            text = f"{what} is {value!r}, which would match every message: give some, or leave it out"
-            raise InvalidSetting(Reason.QUERY_INVALID, text)
-    try:
-        return pb.MessageFilter(topic=topic, **given)
-    except (TypeError, ValueError) as error:
-        raise InvalidSetting(Reason.QUERY_INVALID, f"this is no filter of messages: {error}") from None
 
 
 async def steps(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypedDict
+from typing import Final
 
 from tarry.client.errors import InvalidQuery
-from tarry.client.integers import INT64_MAX, whole
-from tarry.client.queries.names import named
+from tarry.client.integers import whole
+from tarry.client.queries.matching import Matching, filter_of
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import RetryReason
@@ -106,14 +106,9 @@ class ListedPage:
     """Pending messages due before have been looked at; 0: all have."""
 
 
-class ListOptions(TypedDict, total=False):
+class ListOptions(Matching, total=False):
     """Bounds of a listing of a topic: messages that have all that is given."""
 
-    tags: Collection[str]  # any of these
-    keys: Collection[str]  # any of these
-    key_prefix: str  # some key begins with it
-    due_from_ms: int  # due then or later; of a retry, its next delivery is
-    due_to_ms: int  # due before
     states: Iterable[ListedState | str]  # any of these; without, all but settled
     group: str  # tell what released messages are to it, and of retries only its own
     bodies: bool  # with the bodies
@@ -121,26 +116,14 @@ class ListOptions(TypedDict, total=False):
 
 def request_of(topic: str, size: int, cursor: str, options: ListOptions) -> pb.ListMessagesRequest:
     """Return the request for a page. Raises InvalidQuery."""
-    message_filter = pb.MessageFilter(
-        topic=topic,
-        tags=sorted(named("tags", options.get("tags", ()), InvalidQuery)),
-        keys=sorted(named("keys", options.get("keys", ()), InvalidQuery)),
-        key_prefix=options.get("key_prefix", ""),
-        due_from_ms=_time_ms("due_from_ms", options.get("due_from_ms", 0)),
-        due_to_ms=_time_ms("due_to_ms", options.get("due_to_ms", 0)),
-    )
     return pb.ListMessagesRequest(
-        filter=message_filter,
+        filter=filter_of(topic, options),
         states=sorted(map(_name, options.get("states", ()))),
         group=options.get("group", ""),
         page_size=whole("size", size, InvalidQuery, Reason.QUERY_INVALID, PAGE_MAX, 1),
         cursor=cursor,
         bodies=options.get("bodies", False),
     )
-
-
-def _time_ms(name: str, time_ms: int) -> int:
-    return whole(name, time_ms, InvalidQuery, Reason.QUERY_INVALID, INT64_MAX)
 
 
 def _name(state: ListedState | str) -> str:

@@ -12,11 +12,12 @@ from tarry.client.cluster.nodes import Nodes
 from tarry.client.errors import error_of_call
 from tarry.client.found import FoundPage, find_request
 from tarry.client.queries import history
-from tarry.client.queries.bulk_cancel import BulkCancel, Matching, filter_of, steps
+from tarry.client.queries.bulk_cancel import BulkCancel, steps
 from tarry.client.queries.forecast import Forecast, ForecastOptions, forecast_of
 from tarry.client.queries.forecast import request_of as forecast_request
 from tarry.client.queries.life import MessageHistory, MessageLife
 from tarry.client.queries.listing import PAGE_MAX, ListedMessage, ListedPage, ListOptions, page_of, request_of
+from tarry.client.queries.matching import Matching, filter_of
 from tarry.client.results import MessageState
 from tarry.proto import tarry_query_pb2 as pb
 
@@ -34,7 +35,7 @@ class Query:
         """Return a page of a topic's messages, ``size`` at most, up to 1,000; ``cursor``: of the page before.
 
         First what waits for its due time or a retry, by due time, then what is released, by offset.
-        Raises InvalidQuery, NotFound, NotPermitted, Damaged.
+        Raises NotFound, NotPermitted, Damaged, and InvalidQuery, also for a property that is given and empty.
         """
         request = request_of(topic, size, cursor, only)
         answer = await self._calls.call(lambda node: node.query.ListMessages, request, changes=False)
@@ -113,7 +114,7 @@ class Query:
         ``cursor``: of a progress with the same filter, to go on from there; ``dry_run``: only count. Who
         stops asking pauses it: every progress has been done, and what was not told of goes on with the last
         cursor. What is scheduled or rescheduled meanwhile may be among it, or left out. Raises NotFound,
-        NotPermitted, and InvalidSetting, also for a property that is given and empty.
+        NotPermitted, and InvalidQuery, also for a property that is given and empty.
         """
         request = pb.CancelMatchingRequest(filter=filter_of(topic, only), cursor=cursor, dry_run=dry_run)
         async for told in steps(self._calls, lambda node: node.query.CancelMatching, request):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlencode
 
 from tarry.client.aio import ListedMessage, ListedState
@@ -40,7 +40,7 @@ def choice_of(values: Mapping[str, str]) -> Choice:
     faults, times_ms = dict[str, str](), dict[str, int]()
     for name in ("due_from", "due_to"):
         try:
-            times_ms[name] = read_time(filled[name]) if name in filled else 0
+            times_ms[f"{name}_ms"] = read_time(filled[name]) if name in filled else 0
         except ValueError as error:
             faults[name] = str(error)
     state = filled.get("state", "")
@@ -48,16 +48,16 @@ def choice_of(values: Mapping[str, str]) -> Choice:
         faults["state"] = f"there is no state {state[:40]!r}"
     elif state in OF_GROUPS and "group" not in filled:
         faults["group"] = f"{state} is what a message is to a group: name one"
-    options: ListOptions = {
+    options = {
         "tags": filled.get("tag", "").split(),
         "keys": filled.get("key", "").split(),
-        "key_prefix": filled.get("key_prefix", ""),
-        "due_from_ms": times_ms.get("due_from", 0),
-        "due_to_ms": times_ms.get("due_to", 0),
+        "key_prefix": filled.get("key_prefix"),
+        **times_ms,
         "states": [state] if state else [],
-        "group": filled.get("group", ""),
+        "group": filled.get("group"),
     }
-    return Choice(filled, values.get("cursor", "")[:CHARACTERS_MAX], options, faults)
+    only = cast(ListOptions, {name: value for name, value in options.items() if value})
+    return Choice(filled, values.get("cursor", "")[:CHARACTERS_MAX], only, faults)
 
 
 def notes_of(message: ListedMessage) -> str:

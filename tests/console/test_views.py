@@ -238,18 +238,15 @@ def test_an_address_chooses_messages_and_says_what_of_it_cannot_be_read() -> Non
     )
     assert choice.options == {
         "tags": ["a", "b"],
-        "keys": [],
-        "key_prefix": "",
         "due_from_ms": 1_795_249_800_000,
-        "due_to_ms": 0,
         "states": ["pending"],
-        "group": "",
     }
     assert choice.address("d&") == "?tag=a+b&due_from=2026-11-21T08%3A30%3A00Z&state=pending&cursor=d%26"
     wrong = {"due_from": "soon", "due_to": "9" * 40, "state": "in_hand"}
     assert set(choice_of(wrong).faults) == {"due_from", "due_to", "group"}
     assert set(choice_of({"state": "lost", "due_to": "1" * 41}).faults) == {"state", "due_to"}
-    assert not choice_of({}).faults
+    nothing = choice_of({"key_prefix": " ", "due_to": "1970-01-01"})
+    assert (nothing.options, nothing.faults) == ({}, {})
 
 
 def test_of_a_retry_it_is_told_whose_it_is() -> None:

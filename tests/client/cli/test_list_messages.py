@@ -9,6 +9,7 @@ import pytest
 
 from tarry.client.aio import ListedMessage, ListedState
 from tarry.client.cli.list_messages import list_messages
+from tarry.client.cli.matching import Filter
 from tarry.client.cli.options import OnCluster
 from tarry.client.cli.output import Output
 from tarry.client.errors import Unavailable
@@ -39,7 +40,9 @@ class Cluster:
 def listed(pages: int, output: Output) -> None:
     client: Any = Cluster(pages)
     with pytest.raises(Unavailable):
-        asyncio.run(list_messages(client, "t", cursor="begun", cluster=OnCluster(output=output)))
+        asyncio.run(
+            list_messages(client, "t", cursor="begun", matching=Filter(), cluster=OnCluster(output=output))
+        )
 
 
 @pytest.mark.parametrize("output", Output)
