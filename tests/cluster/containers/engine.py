@@ -286,7 +286,9 @@ class Engine:
         policy = container.service.get("restart", "no")
         failed = container.exits[-1] != 0
         again = policy in {"always", "unless-stopped"} or (policy == "on-failure" and failed)
-        if again and time.monotonic() - container.ended_s > BACK_OFF_S * 2 ** len(container.exits):
+        if not again:
+            container.stopped = True
+        elif time.monotonic() - container.ended_s > BACK_OFF_S * 2 ** len(container.exits):
             self._start(container)
 
     def _note_the_end(self, container: Container) -> None:
