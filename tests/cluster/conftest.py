@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tarry.client.local.cluster import LocalCluster, Setting
+from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 
 HERE = Path(__file__).parent
@@ -20,14 +21,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def started(size: int, folder: Path, **settings: Setting) -> Iterator[LocalCluster]:
-    with LocalCluster(size, folder, settings) as cluster:
+    with Disposable(size, folder, settings) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         yield cluster
-        # An orderly stop would transfer leadership and write checkpoints first.
-        for node in cluster.nodes.values():
-            if node.running:
-                cluster.kill(node.name)
 
 
 @pytest.fixture(scope="session")

@@ -13,13 +13,13 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from tarry.client.local.cluster import LocalCluster
 from tarry.node.config import Limits
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record
+from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 from tests.cluster.streams import Consuming
 from tests.cluster.wire import Wire, wire
@@ -38,7 +38,7 @@ class Play:
     """Three nodes, the leader's stubs, and what tests send through them."""
 
     def __init__(self, folder: Path) -> None:
-        self.cluster = LocalCluster(3, folder, SETTINGS)
+        self.cluster = Disposable(3, folder, SETTINGS)
         self._ends = ExitStack()
         self._numbers = itertools.count()
         self._millions: dict[int, str] = {}

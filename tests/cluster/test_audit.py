@@ -13,9 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tarry.client.cli.main import app
-from tarry.client.local.cluster import LocalCluster, Setting, toml
+from tarry.client.local.cluster import Setting, toml
 from tarry.proto import bearer_token
 from tarry.proto import tarry_operator_pb2 as pb
+from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 from tests.cluster.wire import TIMEOUT_S, Wire
 
@@ -32,7 +33,7 @@ class Audited:
     def __init__(self, size: int, folder: Path, **audit: Setting) -> None:
         tokens: dict[str, Setting] = {"root": {"name": "ops", "operate": True}, "shop": {"produce": ["*"]}}
         settings: dict[str, Setting] = {"tokens": tokens, "peer_token": "nodes", "consensus": STEADY}
-        self.cluster = LocalCluster(size, folder / "nodes", settings, token="root")
+        self.cluster = Disposable(size, folder / "nodes", settings, token="root")
         self.folder = folder / "audit"
         for name, node in self.cluster.nodes.items():
             with node.config.open("a") as config:

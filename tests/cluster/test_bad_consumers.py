@@ -14,6 +14,7 @@ from tarry.proto import tarry_consumer_pb2 as c
 from tarry.proto import tarry_operator_pb2 as o
 from tarry.proto import tarry_producer_pb2 as p
 from tarry.proto.message_id import MessageId
+from tests.cluster.disposable import Disposable
 from tests.cluster.streams import Consuming, schedule, subscribe
 from tests.cluster.wire import TIMEOUT_S, Refusal, Wire, refusal, wire
 
@@ -221,7 +222,7 @@ def test_a_dead_letter_topic_can_be_named_however_long_its_group_s_and_topic_s_n
 
 def test_where_nothing_is_made_on_first_use_what_is_unknown_is_refused(tmp_path: Path) -> None:
     settings = {"topics_auto_create": False, "groups_auto_create": False}
-    with LocalCluster(1, tmp_path, settings) as cluster:
+    with Disposable(1, tmp_path, settings) as cluster:
         cluster.start()
         with wire(cluster.nodes[cluster.wait_until_serving()].address) as node:
             said = refused(Consuming(node, subscribe("t")))

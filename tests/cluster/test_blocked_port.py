@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster, toml
 from tarry.client.local.free_ports import free_ports
+from tests.cluster.disposable import Disposable
 
 PATIENCE_S = 60.0
 
@@ -23,7 +24,7 @@ def blocked_lines(cluster: LocalCluster, name: str) -> list[dict[str, Any]]:
 
 def test_a_blocked_port_is_named_in_the_log_and_in_the_status_of_who_cannot_connect(tmp_path: Path) -> None:
     [closed] = free_ports(1)
-    with LocalCluster(3, tmp_path) as cluster:
+    with Disposable(3, tmp_path) as cluster:
         led = f"127.0.0.1:{closed}"
         with cluster.nodes["n1"].config.open("a") as config:
             config.write("\n".join(("", *toml({"dial": {cluster.nodes["n2"].peer_address: led}}))))

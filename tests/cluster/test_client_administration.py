@@ -20,6 +20,7 @@ from tarry.client.errors import InvalidSetting, NotFound
 from tarry.client.local.cluster import LocalCluster
 from tarry.client.operators.cluster_operator import DeletedTopic, Redriven
 from tarry.proto.message_id import MessageId
+from tests.cluster.disposable import Disposable
 
 
 @pytest.fixture
@@ -281,7 +282,7 @@ async def made_up_for(client: Client, out: Path, lost: Message) -> redrive.Redri
 
 
 async def test_dead_letters_are_given_back_to_their_group(tmp_path: Path) -> None:
-    with LocalCluster(1, tmp_path, {"delivery": {"attempts_max": 1}}) as cluster:
+    with Disposable(1, tmp_path, {"delivery": {"attempts_max": 1}}) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         async with connect(cluster.addresses) as client:

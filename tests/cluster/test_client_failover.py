@@ -15,6 +15,7 @@ import pytest
 from tarry.client.aio import AckOutcome, Client, Consumer, connect
 from tarry.client.errors import OutcomeUnknown, Unavailable
 from tarry.client.local.cluster import LocalCluster
+from tests.cluster.disposable import Disposable
 
 PATIENCE_S = 40
 
@@ -38,7 +39,7 @@ async def transfer(cluster: LocalCluster, client: Client) -> None:
 @pytest.fixture
 def patient(tmp_path: Path) -> Iterator[LocalCluster]:
     """Three nodes that keep a consumer's messages for it until it is back, though the machine is busy."""
-    with LocalCluster(3, tmp_path, {"delivery": {"resume_ms": 10_000}}) as cluster:
+    with Disposable(3, tmp_path, {"delivery": {"resume_ms": 10_000}}) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         yield cluster

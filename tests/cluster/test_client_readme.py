@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tarry.client.local.cluster import LocalCluster
+from tests.cluster.disposable import Disposable
 
 README = Path(__file__).parents[2] / "client" / "README.md"
 
@@ -20,7 +20,7 @@ FIRST, TRACED = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL
 def printed(example: str, folder: Path) -> str:
     """Return what an example prints, with a cluster of its own."""
     assert len([line for line in example.splitlines() if line.strip()]) <= 20
-    with LocalCluster(1, folder) as cluster:
+    with Disposable(1, folder) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         ran = subprocess.run(

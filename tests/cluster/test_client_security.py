@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from tarry.client.aio import Tls, connect
 from tarry.client.cli.main import app
 from tarry.client.errors import NotPermitted, TarryError
-from tarry.client.local.cluster import LocalCluster, Setting
+from tarry.client.local.cluster import Setting
+from tests.cluster.disposable import Disposable
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     shop = {"produce": ["orders.*"], "consume": ["orders.*"]}
     tokens: dict[str, Setting] = {"shop": shop, "root": {"operate": True}}
     settings: dict[str, Setting] = {"tokens": tokens, "peer_token": "between-nodes"}
-    with LocalCluster(3, tmp_path_factory.mktemp("tokens"), settings, token="root") as cluster:
+    with Disposable(3, tmp_path_factory.mktemp("tokens"), settings, token="root") as cluster:
         cluster.start()
         cluster.wait_until_serving()
         yield cluster.addresses
@@ -76,7 +77,7 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, P
         capture_output=True,
     )
     tls = {"certificate": str(certificate), "key": str(key), "authority": str(certificate)}
-    with LocalCluster(3, folder / "nodes", {"tls": {**tls, "bind_peers": False}}) as cluster:
+    with Disposable(3, folder / "nodes", {"tls": {**tls, "bind_peers": False}}) as cluster:
         cluster.start()
         yield cluster.addresses, certificate, key
 

@@ -14,6 +14,7 @@ from tarry.chaos.faults.clocks import NoFakeTime, give_clock, library, set_clock
 from tarry.chaos.history import History
 from tarry.chaos.traffic.traffic import Traffic, Workload, plan
 from tarry.client.aio import connect
+from tests.cluster.disposable import DisposableRun
 
 LOAD = Workload(messages=1_000, topics=("orders",), spread_ms=3_500, delay_ms_max=2_500)
 HOUR_MS = 3_600_000
@@ -44,7 +45,7 @@ def promises_kept(history: History) -> None:
 
 @pytest.mark.parametrize("ahead_ms", [HOUR_MS, -HOUR_MS], ids=["ahead", "behind"])
 async def test_a_cluster_whose_first_leader_has_a_wrong_clock(tmp_path: Path, ahead_ms: int) -> None:
-    cluster = Cluster(3, tmp_path)
+    cluster = DisposableRun(3, tmp_path)
     for name, node in cluster.local.nodes.items():
         give_clock(node, ahead_ms if name == "n1" else 0)
     async with cluster, connect(cluster.addresses) as client:
@@ -57,7 +58,7 @@ async def test_a_cluster_whose_first_leader_has_a_wrong_clock(tmp_path: Path, ah
 
 async def test_a_node_that_wakes_up_in_the_future_and_leads_at_once(tmp_path: Path) -> None:
     """Its own clock is all that it has seen of time when it is elected."""
-    cluster = Cluster(3, tmp_path)
+    cluster = DisposableRun(3, tmp_path)
     for node in cluster.local.nodes.values():
         give_clock(node)
     give_clock(cluster.local.nodes["n1"], HOUR_MS)
@@ -75,7 +76,7 @@ async def test_a_node_that_wakes_up_in_the_future_and_leads_at_once(tmp_path: Pa
 
 @pytest.mark.parametrize("jump_ms", [HOUR_MS, -HOUR_MS], ids=["forward", "back"])
 async def test_a_leader_s_clock_that_jumps_under_load(tmp_path: Path, jump_ms: int) -> None:
-    cluster = Cluster(3, tmp_path)
+    cluster = DisposableRun(3, tmp_path)
     for node in cluster.local.nodes.values():
         give_clock(node)
     async with cluster:
@@ -93,7 +94,7 @@ async def test_a_leader_s_clock_that_jumps_under_load(tmp_path: Path, jump_ms: i
 
 async def test_a_leader_with_a_clock_from_the_future_dies(tmp_path: Path) -> None:
     """What it released is the next leader's past: nothing may come early, nothing wait for that hour."""
-    cluster = Cluster(3, tmp_path)
+    cluster = DisposableRun(3, tmp_path)
     for node in cluster.local.nodes.values():
         give_clock(node)
     async with cluster:

@@ -12,6 +12,7 @@ from tarry.client import sync
 from tarry.client.local.cluster import LocalCluster, Setting
 from tests.cluster.browser import accessible, browser, needs_chromium, page_of, picture, shown
 from tests.cluster.consoles import console_of
+from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 
 pytestmark = needs_chromium
@@ -31,7 +32,7 @@ class Scene(NamedTuple):
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Three nodes with some topics, a console, and a browser."""
     settings: dict[str, Setting] = {"consensus": STEADY}
-    with LocalCluster(3, tmp_path_factory.mktemp("console"), settings) as cluster:
+    with Disposable(3, tmp_path_factory.mktemp("console"), settings) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         with sync.connect(cluster.addresses) as client, client.producer() as producer:

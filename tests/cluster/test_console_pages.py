@@ -13,9 +13,10 @@ import pytest
 
 from tarry.client import sync
 from tarry.client.errors import NotFound
-from tarry.client.local.cluster import LocalCluster, Setting
+from tarry.client.local.cluster import Setting
 from tarry.client.results import MessageState
 from tests.cluster.consoles import Visitor, console_of
+from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 
 TOKENS: dict[str, Setting] = {
@@ -41,7 +42,7 @@ class Scene(NamedTuple):
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     settings: dict[str, Setting] = {"tokens": TOKENS, "peer_token": "between-nodes", "consensus": STEADY}
     folder = tmp_path_factory.mktemp("console")
-    with LocalCluster(3, folder, settings, token="root") as cluster:
+    with Disposable(3, folder, settings, token="root") as cluster:
         cluster.start()
         cluster.wait_until_serving()
         with (

@@ -14,6 +14,7 @@ from tarry.chaos.cluster.cluster import Cluster
 from tarry.chaos.history import History
 from tarry.chaos.traffic.traffic import Traffic, Workload, plan
 from tarry.client.aio import connect
+from tests.cluster.disposable import DisposableRun
 from tests.cluster.steady import STEADY
 
 LOAD = Workload(
@@ -48,7 +49,7 @@ def promises_kept(history: History, load: Workload) -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_nodes_killed_at_random_moments_lose_nothing(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    async with Cluster(3, tmp_path) as cluster:
+    async with DisposableRun(3, tmp_path) as cluster:
 
         async def crashes() -> None:
             for _ in range(3):
@@ -64,7 +65,7 @@ async def test_nodes_killed_at_random_moments_lose_nothing(tmp_path: Path, seed:
 
 
 async def test_a_whole_cluster_killed_at_once_loses_nothing(tmp_path: Path) -> None:
-    async with Cluster(3, tmp_path) as cluster:
+    async with DisposableRun(3, tmp_path) as cluster:
 
         async def crash() -> None:
             await asyncio.sleep(2)
@@ -77,7 +78,7 @@ async def test_a_whole_cluster_killed_at_once_loses_nothing(tmp_path: Path) -> N
 
 
 async def test_a_leader_that_froze_does_not_deliver_for_the_next_one(tmp_path: Path) -> None:
-    async with Cluster(3, tmp_path) as cluster:
+    async with DisposableRun(3, tmp_path) as cluster:
 
         async def freeze() -> None:
             await asyncio.sleep(1.5)
@@ -92,7 +93,7 @@ async def test_a_leader_that_froze_does_not_deliver_for_the_next_one(tmp_path: P
 
 
 async def test_a_planned_transfer_under_load_repeats_nothing(tmp_path: Path) -> None:
-    async with Cluster(3, tmp_path, consensus=STEADY) as cluster:
+    async with DisposableRun(3, tmp_path, consensus=STEADY) as cluster:
 
         async def transfers() -> None:
             async with connect(cluster.addresses) as client:
@@ -108,7 +109,7 @@ async def test_a_planned_transfer_under_load_repeats_nothing(tmp_path: Path) -> 
 
 
 async def test_a_cluster_restarted_node_by_node_repeats_nothing(tmp_path: Path) -> None:
-    async with Cluster(3, tmp_path, consensus=STEADY) as cluster:
+    async with DisposableRun(3, tmp_path, consensus=STEADY) as cluster:
 
         async def restarts() -> None:
             for name in cluster.names:
@@ -123,7 +124,7 @@ async def test_a_cluster_restarted_node_by_node_repeats_nothing(tmp_path: Path) 
 
 
 async def test_replicas_agree_after_a_crash(tmp_path: Path) -> None:
-    async with Cluster(3, tmp_path) as cluster:
+    async with DisposableRun(3, tmp_path) as cluster:
 
         async def crash() -> None:
             await asyncio.sleep(2)

@@ -19,6 +19,7 @@ from tarry.proto.message_id import MessageId
 from tarry.wheel.delay_log import UNIT
 from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
+from tests.cluster.disposable import Disposable
 
 TOPIC = "damage"
 PATIENCE_S = 60
@@ -136,7 +137,7 @@ async def test_a_nacked_message_whose_record_decayed_in_the_meantime_comes_again
 
 async def test_the_scrub_alone_finds_and_mends_what_decays_on_a_follower(tmp_path: Path) -> None:
     settings = {"dispatch": {"scrub_step_ms_max": 100}}
-    with LocalCluster(3, tmp_path, settings) as cluster:
+    with Disposable(3, tmp_path, settings) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         async with connect(cluster.addresses, deadline_ms=30_000) as client:
@@ -153,7 +154,7 @@ async def test_an_index_that_decays_on_a_follower_is_found_by_the_scrub_and_take
     tmp_path: Path,
 ) -> None:
     settings = {"dispatch": {"scrub_step_ms_max": 100}}
-    with LocalCluster(3, tmp_path, settings) as cluster:
+    with Disposable(3, tmp_path, settings) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         async with connect(cluster.addresses, deadline_ms=30_000) as client:

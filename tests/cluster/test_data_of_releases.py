@@ -11,6 +11,7 @@ import pytest
 
 from tarry.client.aio import Client, MessageState, connect
 from tarry.client.local.cluster import LocalCluster
+from tests.cluster.disposable import Disposable
 from tests.cluster.released.make import GROUPS, SETTINGS, Contents
 
 KEPT = Path(__file__).parent / "released"
@@ -33,7 +34,7 @@ def cluster(release: str, tmp_path: Path) -> Iterator[LocalCluster]:
     """A node of this version on the data of the release."""
     with tarfile.open(KEPT / f"{release}.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
-    with LocalCluster(1, tmp_path, SETTINGS) as cluster:
+    with Disposable(1, tmp_path, SETTINGS) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         yield cluster

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from tarry.client.aio import ClusterStatus, connect
 from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster
+from tests.cluster.disposable import Disposable
 
 PATIENCE_S = 30
 
@@ -40,7 +41,7 @@ def logged(cluster: LocalCluster, event: str) -> dict[str, Any]:
 
 
 def test_another_limit_in_one_file_is_told_by_the_leader_with_both_values(tmp_path: Path) -> None:
-    with LocalCluster(3, tmp_path) as cluster:
+    with Disposable(3, tmp_path) as cluster:
         odd = cluster.nodes["n2"].config
         whole = odd.read_text()
         odd.write_text(whole + "\n[limits]\nkeys_max = 3\ndisk_free_bytes_min = 1\n")

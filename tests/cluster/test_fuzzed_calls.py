@@ -24,6 +24,7 @@ from tarry.proto import tarry_query_pb2 as query_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine.levels import HIGHEST
+from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 from tests.cluster.wire import refusal
 from tests.fuzz.mutations import mutated, wire
@@ -199,7 +200,7 @@ VALID: dict[str, list[Message]] = {
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     settings: Any = {"consensus": STEADY, "delivery": {"attempts_max": 2}, "dispatch": {"checkpoint_ms": 500}}
-    with LocalCluster(3, tmp_path, settings) as three:
+    with Disposable(3, tmp_path, settings) as three:
         three.start()
         three.wait_until_serving()
         yield three

@@ -15,6 +15,7 @@ from tarry.client.aio import Client, GroupState, connect
 from tarry.client.errors import InvalidId, NotFound, TarryError
 from tarry.client.local.cluster import LocalCluster
 from tarry.client.sync import connect as connect_blocking
+from tests.cluster.disposable import Disposable
 
 pytestmark = pytest.mark.cluster
 PATIENCE_S = 60.0
@@ -51,7 +52,7 @@ async def delivered_twice(client: Client, cluster: LocalCluster) -> str:
 
 
 def test_the_command_shows_the_deliveries_of_both_leaders_and_what_is_now(tmp_path: Path) -> None:
-    with LocalCluster(3, tmp_path) as cluster:
+    with Disposable(3, tmp_path) as cluster:
         cluster.start()
         leader = cluster.wait_until_serving()
 

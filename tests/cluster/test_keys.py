@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from tarry.client.aio import CancelOutcome, Client, MessageState, Query, TarryError, connect
 from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster
+from tests.cluster.disposable import Disposable
 from tests.cluster.test_members import newcomer
 
 HOUR_MS = 3_600_000
@@ -73,7 +74,7 @@ async def test_keys_are_found_after_a_killed_leader_and_a_restart_of_every_node(
 def forgetful(tmp_path: Path) -> Iterator[LocalCluster]:
     """Three nodes whose journals keep little, so that a newcomer is given a snapshot."""
     dispatch: Any = {"checkpoint_ms": 100, "journal_retained_bytes": 1}
-    with LocalCluster(3, tmp_path, {"dispatch": dispatch}) as three:
+    with Disposable(3, tmp_path, {"dispatch": dispatch}) as three:
         three.start()
         three.wait_until_serving()
         yield three

@@ -14,11 +14,12 @@ from tarry.chaos.cluster.toxiproxy import NoToxiproxy
 from tarry.client.aio import connect
 from tarry.client.errors import OutcomeUnknown, Unavailable
 from tarry.client.local.cluster import LocalCluster, toml
+from tests.cluster.disposable import Disposable
 
 
 @pytest.fixture
 def linked(tmp_path: Path) -> Iterator[tuple[LocalCluster, Proxies]]:
-    with LocalCluster(3, tmp_path) as cluster:
+    with Disposable(3, tmp_path) as cluster:
         try:
             proxies = Proxies(cluster.nodes.values(), tmp_path / "toxiproxy.log")
         except NoToxiproxy as error:

@@ -14,6 +14,7 @@ from tarry.chaos.cluster import releases
 from tarry.client.aio import connect
 from tarry.client.local.cluster import LocalCluster, command
 from tarry.proto.ledger.schema import Kind
+from tests.cluster.disposable import Disposable
 from tests.cluster.test_backup import running, schedule, wait_for_log
 from tests.cluster.test_ledger import read
 from tests.cluster.test_rejoining import agree
@@ -113,7 +114,7 @@ async def test_an_old_majority_that_comes_back_never_mixes_with_the_one_that_wen
 def test_a_survivor_with_another_peer_token_does_not_go_on_beside_members_that_refuse_it(
     tmp_path: Path,
 ) -> None:
-    with LocalCluster(3, tmp_path, {"peer_token": "the token of the cluster"}) as cluster:
+    with Disposable(3, tmp_path, {"peer_token": "the token of the cluster"}) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         survivor = "n1"
@@ -132,7 +133,7 @@ async def test_a_release_that_knows_of_no_incarnations_refuses_the_survivors_dat
     """It would mix with the nodes of before: with them it would elect, and take their entries for its own."""
     if reason := releases.lacking("0.2.0"):
         pytest.skip(reason)
-    with LocalCluster(3, tmp_path, {"upgrade": {"finish": "manual"}}) as cluster:
+    with Disposable(3, tmp_path, {"upgrade": {"finish": "manual"}}) as cluster:
         cluster.start()
         await asyncio.to_thread(cluster.wait_until_serving)
         async with connect(cluster.addresses) as client:

@@ -14,6 +14,7 @@ from tarry.client.errors import Refused
 from tarry.client.local.cluster import LocalCluster, LocalNode, Setting, local_node, own, toml
 from tarry.client.local.free_ports import free_ports
 from tarry.client.operators.cluster_status import ClusterStatus
+from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 
 PATIENCE_S = 40
@@ -50,7 +51,7 @@ async def agree(client: Client, names: set[str]) -> None:
 
 
 async def test_a_lone_node_grows_to_three_and_shrinks_again_under_its_leader(tmp_path: Path) -> None:
-    with LocalCluster(1, tmp_path) as cluster:
+    with Disposable(1, tmp_path) as cluster:
         cluster.start()
         await asyncio.to_thread(cluster.wait_until_serving)
         async with connect(cluster.addresses) as client:
@@ -131,7 +132,7 @@ async def test_a_node_that_was_away_for_too_long_takes_the_leaders_state_in_plac
     tmp_path: Path,
 ) -> None:
     short = {"dispatch": {"checkpoint_ms": 300, "journal_retained_bytes": 1 << 20}}
-    with LocalCluster(3, tmp_path, short) as cluster:
+    with Disposable(3, tmp_path, short) as cluster:
         cluster.start()
         leader = await asyncio.to_thread(cluster.wait_until_serving)
         away = next(name for name in cluster.nodes if name != leader)
@@ -179,7 +180,7 @@ async def test_a_leader_killed_in_the_middle_of_sending_its_state_is_replaced_as
         "consensus": STEADY,
     }
     for attempt in range(3):
-        with LocalCluster(3, tmp_path / str(attempt), settings) as cluster:
+        with Disposable(3, tmp_path / str(attempt), settings) as cluster:
             if await replaced_as_sender(cluster):
                 return
     pytest.fail("every stream was through before its sender was killed")

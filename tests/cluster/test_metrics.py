@@ -14,6 +14,7 @@ from prometheus_client.samples import Sample
 from tarry.client.aio import Consumer, connect
 from tarry.client.errors import NotFound
 from tarry.client.local.cluster import LocalCluster
+from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 from tests.cluster.test_metrics_port import asked, with_ports
 from tests.node.monitoring.documented import SUFFIXES, rows, series
@@ -25,7 +26,7 @@ GROUP = {"topic": "orders", "group": "mailer"}
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[tuple[LocalCluster, list[int]]]:
-    with LocalCluster(3, tmp_path, {"consensus": STEADY}) as cluster:
+    with Disposable(3, tmp_path, {"consensus": STEADY}) as cluster:
         ports = with_ports(cluster)
         cluster.start()
         cluster.wait_until_serving()

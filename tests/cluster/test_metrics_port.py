@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tarry.client.local.cluster import LocalCluster, toml
 from tarry.client.local.free_ports import free_ports
 from tarry.proto.version import VERSION
+from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 
 PATIENCE_S = 60.0
@@ -56,12 +57,12 @@ def with_ports(cluster: LocalCluster) -> list[int]:
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[tuple[LocalCluster, list[int]]]:
-    with LocalCluster(3, tmp_path, {"consensus": STEADY}) as cluster:
+    with Disposable(3, tmp_path, {"consensus": STEADY}) as cluster:
         yield cluster, with_ports(cluster)
 
 
 def test_a_node_that_serves_answers_all_three_pages_and_names_them(tmp_path: Path) -> None:
-    with LocalCluster(1, tmp_path) as cluster:
+    with Disposable(1, tmp_path) as cluster:
         [port] = with_ports(cluster)
         cluster.start()
         cluster.wait_until_serving()
@@ -105,7 +106,7 @@ def test_a_node_is_ready_while_somebody_leads(three: tuple[LocalCluster, list[in
 
 
 def test_a_port_that_is_taken_is_named_and_the_node_does_not_start(tmp_path: Path) -> None:
-    with LocalCluster(1, tmp_path) as cluster, socket.socket() as taken:
+    with Disposable(1, tmp_path) as cluster, socket.socket() as taken:
         [port] = with_ports(cluster)
         taken.bind(("127.0.0.1", port))
         taken.listen()
@@ -120,14 +121,14 @@ def test_a_port_that_is_taken_is_named_and_the_node_does_not_start(tmp_path: Pat
 
 
 def test_an_address_that_others_can_reach_is_warned_of(tmp_path: Path) -> None:
-    with LocalCluster(1, tmp_path, {"metrics": {"listen": "0.0.0.0:0"}}) as cluster:
+    with Disposable(1, tmp_path, {"metrics": {"listen": "0.0.0.0:0"}}) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         assert "metrics readable by whoever reaches their address" in cluster.nodes["n1"].log_tail()
 
 
 def test_a_port_full_of_silent_strangers_keeps_nobody_from_the_node(tmp_path: Path) -> None:
-    with LocalCluster(1, tmp_path) as cluster, ExitStack() as strangers:
+    with Disposable(1, tmp_path) as cluster, ExitStack() as strangers:
         [port] = with_ports(cluster)
         cluster.start()
         cluster.wait_until_serving()

@@ -22,6 +22,7 @@ from tarry.proto.tarry_peer_pb2 import (
 )
 from tarry.proto.tarry_peer_pb2_grpc import MembershipServiceStub, PeerServiceStub, RecordServiceStub
 from tests.cluster.authority import Authority
+from tests.cluster.disposable import Disposable
 from tests.cluster.wire import TIMEOUT_S, refusal
 
 
@@ -37,7 +38,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(3, tmp_path) as nodes:
+    with Disposable(3, tmp_path) as nodes:
         yield nodes
 
 

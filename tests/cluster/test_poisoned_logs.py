@@ -8,7 +8,6 @@ import grpc
 import numpy as np
 import pytest
 
-from tarry.client.local.cluster import LocalCluster
 from tarry.node.delivery.redrive import GROUP
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_message_pb2 import Record, Retried
@@ -21,6 +20,7 @@ from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.producer_answers import ANSWERS_BYTES_MAX, pack
+from tests.cluster.disposable import Disposable
 from tests.cluster.wire import TIMEOUT_S, refusal, wire
 from tests.replication.commands import NOW_MS, release, subscribe
 from tests.replication.journals import sync
@@ -87,7 +87,7 @@ def log_again(folder: Path, entries: list[list[bytes]]) -> int:
 
 
 def test_a_folder_that_0_1_0_has_poisoned_opens_serves_and_is_checkpointed(tmp_path: Path) -> None:
-    with LocalCluster(1, tmp_path, {"dispatch": {"checkpoint_ms": 100}}) as cluster:
+    with Disposable(1, tmp_path, {"dispatch": {"checkpoint_ms": 100}}) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         node = cluster.nodes["n1"]

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from tarry.client.aio import Client, Exponential, connect
 from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster
+from tests.cluster.disposable import Disposable
 from tests.cluster.test_upgrade import level
 
 PATIENCE_S = 20
@@ -32,7 +33,7 @@ def refused(cluster: LocalCluster, *arguments: str) -> Any:
 
 
 def test_a_policy_is_set_shown_and_unset_by_the_command_line(tmp_path: Path) -> None:
-    with LocalCluster(1, tmp_path) as cluster:
+    with Disposable(1, tmp_path) as cluster:
         cluster.start()
         asyncio.run(level(cluster, 2))
         unknown = refused(cluster, "group", "set", "orders", "readers", "--lease", "5s")
@@ -90,7 +91,7 @@ async def attempts(client: Client, topic: str) -> int:
 
 
 def test_the_next_leader_delivers_by_the_same_policy_whatever_its_file_says(tmp_path: Path) -> None:
-    with LocalCluster(3, tmp_path) as cluster:
+    with Disposable(3, tmp_path) as cluster:
         for number, node in enumerate(cluster.nodes.values(), 2):
             own = f"\n[delivery]\nattempts_max = {10 * number}\nback_off_ms = [3600000]\n"
             node.config.write_text(node.config.read_text() + own)
@@ -111,7 +112,7 @@ def test_the_next_leader_delivers_by_the_same_policy_whatever_its_file_says(tmp_
 
 
 def test_letters_go_to_a_shared_topic_and_back_to_their_groups_or_nowhere(tmp_path: Path) -> None:
-    with LocalCluster(1, tmp_path) as cluster:
+    with Disposable(1, tmp_path) as cluster:
         cluster.start()
         asyncio.run(level(cluster, 2))
         tarry(cluster, "topic", "create", "orders", "--attempts", "1", "--dead-letter-topic", "dlq.shared")
@@ -150,7 +151,7 @@ def test_a_group_gets_its_rate_also_from_the_next_leader_and_another_group_gets_
     tmp_path: Path,
 ) -> None:
     per_s, count = 200, 800
-    with LocalCluster(3, tmp_path) as cluster:
+    with Disposable(3, tmp_path) as cluster:
         cluster.start()
         asyncio.run(level(cluster, 2))
         tarry(cluster, "group", "create", "t", "held")
@@ -188,7 +189,7 @@ def test_the_cluster_s_settings_are_seeded_from_the_first_leader_s_file_and_then
     tmp_path: Path,
 ) -> None:
     written = "\ndelay_levels_ms = [1, 2]\n[delivery]\nattempts_max = 5\n[dispatch]\nretention_ms = 7200000\n"
-    with LocalCluster(3, tmp_path) as cluster:
+    with Disposable(3, tmp_path) as cluster:
         for node in cluster.nodes.values():
             whole = node.config.read_text()
             top, section, rest = whole.partition("\n[")

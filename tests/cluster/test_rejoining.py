@@ -16,6 +16,7 @@ from tarry.client.aio import Client, connect
 from tarry.client.local.cluster import LocalCluster, command
 from tarry.client.operators.cluster_status import ClusterStatus
 from tarry.replication.status import Dropped
+from tests.cluster.disposable import Disposable
 from tests.cluster.test_members import newcomer
 
 PATIENCE_S = 30
@@ -121,7 +122,7 @@ async def test_damaged_data_is_refused_with_what_to_do_and_comes_back_on_the_ope
 
 
 async def test_a_node_on_an_empty_disk_comes_back_with_one_flag(tmp_path: Path) -> None:
-    with LocalCluster(3, tmp_path) as cluster:
+    with Disposable(3, tmp_path) as cluster:
         cluster.start()
         leader = await asyncio.to_thread(cluster.wait_until_serving)
         victim = next(name for name in cluster.nodes if name != leader)

@@ -21,6 +21,7 @@ from tarry.proto import bearer_token
 from tarry.proto.tarry_consumer_pb2 import ConsumeResponse
 from tarry.proto.tarry_operator_pb2 import ClusterStatusRequest, ClusterStatusResponse
 from tests.cluster.authority import Authority
+from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 from tests.cluster.streams import schedule, subscribe
 from tests.cluster.wire import Wire, refusal
@@ -84,7 +85,7 @@ class Certified:
         self.old, self.new = self._authority("old"), self._authority("new")
         for name in NODES:
             self.give(name, self.old, self.old)
-        self.cluster = LocalCluster(3, folder / "nodes", {"consensus": STEADY, "reload_check_ms": 0})
+        self.cluster = Disposable(3, folder / "nodes", {"consensus": STEADY, "reload_check_ms": 0})
         for name, node in self.cluster.nodes.items():
             paths = {key: str(folder / f"{name}.{key}") for key in ("certificate", "key", "authority")}
             with node.config.open("a") as config:
@@ -234,7 +235,7 @@ class Guarded:
         self.file = folder / "tokens.toml"
         self.write({"shop": {"consume": ["*"]}, "other": {"consume": ["*"]}, "root": {"operate": True}})
         settings: dict[str, Setting] = {"tokens_file": str(self.file), "reload_check_ms": 100}
-        self.cluster = LocalCluster(1, folder / "nodes", settings, token="root")
+        self.cluster = Disposable(1, folder / "nodes", settings, token="root")
 
     def write(self, tokens: dict[str, Setting]) -> None:
         new = self.file.with_suffix(".new")

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from tarry.client.aio import ChangeOutcome, Client, Scheduled, connect
 from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster
+from tests.cluster.disposable import Disposable
 
 PATIENCE_S = 60
 CHANGED, ALREADY_SO = ChangeOutcome.CHANGED, ChangeOutcome.ALREADY_SO
@@ -69,7 +70,7 @@ async def play(cluster: LocalCluster) -> dict[str, tuple[bytes, int, int]]:
 def test_they_are_delivered_once_at_the_new_time_under_their_ids_though_leaders_are_killed(
     tmp_path: Path,
 ) -> None:
-    with LocalCluster(3, tmp_path) as cluster:
+    with Disposable(3, tmp_path) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         got = asyncio.run(play(cluster))

@@ -28,6 +28,7 @@ from tarry.proto.tarry_producer_pb2 import (
     ScheduleRequest,
     UpdateRequest,
 )
+from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 from tests.cluster.wire import TIMEOUT_S, Wire, refusal, wire
 
@@ -41,7 +42,7 @@ TOKENS: dict[str, Setting] = {
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
     settings: dict[str, Setting] = {"tokens": TOKENS, "peer_token": "between-nodes", "consensus": STEADY}
-    with LocalCluster(2, tmp_path_factory.mktemp("rights"), settings, token="root") as cluster:
+    with Disposable(2, tmp_path_factory.mktemp("rights"), settings, token="root") as cluster:
         cluster.start()
         leader = cluster.wait_until_serving()
         with wire(cluster.nodes[leader].address) as stubs:

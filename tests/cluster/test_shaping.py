@@ -15,6 +15,7 @@ from tarry.client.cli.main import app
 from tarry.client.consumers.consumer import Consumer
 from tarry.client.errors import InvalidSetting, InvalidTime, NoRoom
 from tarry.client.local.cluster import LocalCluster
+from tests.cluster.disposable import Disposable
 
 
 async def take(consumer: Consumer, count: int) -> list[Message]:
@@ -78,7 +79,7 @@ async def test_a_full_topic_refuses_and_what_is_cancelled_makes_room(shared_clus
 
 
 async def test_a_full_second_names_one_with_room_and_a_full_disk_still_delivers(tmp_path: Path) -> None:
-    with LocalCluster(1, tmp_path, {"limits": {"second_messages_max": 3}}) as cluster:
+    with Disposable(1, tmp_path, {"limits": {"second_messages_max": 3}}) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         async with connect(cluster.addresses) as client:

@@ -24,6 +24,7 @@ from tarry.proto import tarry_consumer_pb2_grpc, tarry_producer_pb2_grpc
 from tarry.proto.tarry_consumer_pb2 import ConsumeRequest, Subscribe
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import ScheduleRequest
+from tests.cluster.disposable import Disposable
 from tests.cluster.wire import refusal
 
 STREAMS, SOCKETS, CHANNELS = 2_000, 600, 4
@@ -41,7 +42,7 @@ TOKENS: dict[str, Setting] = {"root": {"produce": ["*"], "consume": ["*"], "oper
 
 def started(folder: Path, **settings: Setting) -> Iterator[LocalCluster]:
     token = "root" if "tokens" in settings else ""
-    with LocalCluster(1, folder, {"connections": CONNECTIONS, **settings}, token=token) as cluster:
+    with Disposable(1, folder, {"connections": CONNECTIONS, **settings}, token=token) as cluster:
         cluster.start()
         asyncio.run(serving(cluster))
         yield cluster
@@ -300,7 +301,7 @@ async def test_a_node_takes_no_more_connections_and_calls_than_it_says(tmp_path:
         "connection_calls_max": 8,
         "idle_ms": 2_000,
     }
-    with LocalCluster(1, tmp_path, {"connections": bounds}) as cluster:
+    with Disposable(1, tmp_path, {"connections": bounds}) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         (node,) = cluster.nodes.values()

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from tarry.client.aio import connect
 from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster
+from tests.cluster.disposable import Disposable
 
 PATIENCE_S = 40
 
@@ -34,7 +35,7 @@ async def level(cluster: LocalCluster, wanted: int) -> None:
 
 
 def test_a_new_cluster_of_one_version_raises_its_level_by_itself(tmp_path: Path) -> None:
-    with LocalCluster(3, tmp_path) as cluster:
+    with Disposable(3, tmp_path) as cluster:
         cluster.start()
         asyncio.run(level(cluster, 2))
         found = tarry(cluster, "status")
@@ -46,7 +47,7 @@ def test_a_new_cluster_of_one_version_raises_its_level_by_itself(tmp_path: Path)
 
 
 def test_an_operator_finishes_an_upgrade_once_all_members_answer(tmp_path: Path) -> None:
-    with LocalCluster(3, tmp_path, {"upgrade": {"finish": "manual"}}) as cluster:
+    with Disposable(3, tmp_path, {"upgrade": {"finish": "manual"}}) as cluster:
         cluster.start()
         leader = cluster.wait_until_serving()
         away = next(name for name in cluster.nodes if name != leader)

@@ -17,6 +17,7 @@ from tarry.client.aio import Client, connect
 from tarry.client.local.cluster import LocalCluster
 from tarry.proto.message_id import MessageId
 from tarry.spark.reconcile import Options, Reconciliation
+from tests.cluster.disposable import Disposable
 
 KEYS, EACH = 20, 10
 LEASE_MS = 1_000
@@ -84,7 +85,7 @@ async def test_a_leader_that_breaks_the_order_of_keys_is_found_in_its_ledger(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(LAST_FIRST)
-    with LocalCluster(3, tmp_path / "cluster", SETTINGS) as cluster:
+    with Disposable(3, tmp_path / "cluster", SETTINGS) as cluster:
         cluster.nodes["n2"].environment["PYTHONPATH"] = f"{tmp_path}:{':'.join(filter(None, sys.path))}"
         cluster.start()
         cluster.wait_until_serving()
@@ -111,7 +112,7 @@ async def test_a_leader_that_breaks_the_order_of_keys_is_found_in_its_ledger(
 async def test_retries_and_a_leader_s_death_are_not_taken_for_a_broken_order(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with LocalCluster(3, tmp_path / "cluster") as cluster:
+    with Disposable(3, tmp_path / "cluster") as cluster:
         cluster.start()
         leader = cluster.wait_until_serving()
         came: dict[str, list[str]] = defaultdict(list)

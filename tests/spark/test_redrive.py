@@ -19,6 +19,7 @@ from tarry.proto.ledger.segment import closed
 from tarry.proto.message_id import MessageId
 from tarry.spark.generate import write
 from tarry.spark.reconcile import Options, Reconciliation
+from tests.cluster.disposable import Disposable
 
 PATIENCE_S = 300
 BODIES = [b"%d" % number for number in range(20)]
@@ -67,7 +68,7 @@ async def made_up_for(cluster: LocalCluster, out: Path) -> list[tuple[bytes, str
 @pytest.mark.cluster
 def test_a_planted_missing_message_is_scheduled_again_once(spark: SparkSession, tmp_path: Path) -> None:
     ledgers, out = tmp_path / "ledgers", tmp_path / "out"
-    with LocalCluster(1, tmp_path) as cluster:
+    with Disposable(1, tmp_path) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         ids = asyncio.run(live(cluster, tmp_path / "receipts"))

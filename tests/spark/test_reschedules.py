@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from tarry.client.aio import ChangeOutcome, connect
 from tarry.client.local.cluster import LocalCluster
 from tarry.spark.reconcile import Options, Reconciliation
+from tests.cluster.disposable import Disposable
 
 PATIENCE_S = 120
 HOUR_MS = 3_600_000
@@ -49,7 +50,7 @@ async def live(cluster: LocalCluster, receipts: Path) -> None:
 def test_rescheduled_messages_and_retries_are_where_their_ledger_says(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with LocalCluster(1, tmp_path) as cluster:
+    with Disposable(1, tmp_path) as cluster:
         cluster.start()
         cluster.wait_until_serving()
         asyncio.run(live(cluster, tmp_path / "receipts"))
