@@ -48,7 +48,11 @@ def test_the_cluster_of_the_compose_file_runs_as_it_says(builder: Builder, tmp_p
     play(COMPOSE, DOCKERFILE, builder, tmp_path / "run")
 
 
-QUICK = COMPOSE.replace("interval: 10s", "interval: 1s").replace("retries: 3", "retries: 8")
+QUICK = (
+    COMPOSE.replace("interval: 10s", "interval: 1s")
+    .replace("timeout: 5s", "timeout: 30s")
+    .replace("retries: 3", "retries: 8")
+)
 """The same, noticed sooner, and patient with a busy machine."""
 
 
@@ -84,7 +88,8 @@ def test_a_wrong_compose_file_is_found(
 def test_a_health_check_at_another_port_is_found(builder: Builder, tmp_path: Path) -> None:
     wrong = QUICK.replace('"127.0.0.1:7001", "-o"', '"127.0.0.1:7002", "-o"')
     # each failed check takes its whole timeout: two of them behind a short start say what eight would
-    wrong = wrong.replace("retries: 8", "retries: 2").replace("start_period: 20s", "start_period: 5s")
+    wrong = wrong.replace("timeout: 30s", "timeout: 5s").replace("start_period: 20s", "start_period: 5s")
+    wrong = wrong.replace("retries: 8", "retries: 2")
     with pytest.raises(NotCarriedOut, match="is unhealthy"):
         play(wrong, DOCKERFILE, builder, tmp_path / "run")
 
