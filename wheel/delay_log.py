@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.wheel.cached_reads import FilePlaces, Pread
-from tarry.wheel.page_budget import PageBudget
+from tarry.wheel.page_budget import AROUND_BYTES, PageBudget
 from tarry.wheel.state import Flags, Numbers, Rows, WheelDamaged
 
 UNIT: Final = np.dtype(
@@ -48,6 +48,9 @@ INDEX_NAME: Final = "delay.index"
 THIN_NAME: Final = "delay.index.thin"
 """Of an index that takes the place of the other (see thinning.py)."""
 BLOCK_UNITS: Final = 16_384
+_SCATTERED_UNITS: Final = 8
+"""Fewer units than that for each 64 KiB of an index are read one by one: a read takes some 1 us, to map
+what is around a unit and let it go some 9."""
 _SINGLE_READS: Final = 4  # so few are read sooner one by one than as runs
 
 T = TypeVar("T")
@@ -257,11 +260,35 @@ class DelayLog:
         self._view = self._map = None
 
     def units_at(self, global_index: Numbers) -> Rows:
-        """Return a copy of some units, shape (n,), in the order asked; each must exist."""
+        """Return a copy of some units, shape (n,), in the order asked; each must exist.
+
+        What lies scattered is read without the mapping: each place would have pages mapped, and let go.
+        Raises OSError and WheelDamaged.
+        """
+        if not self.is_held and self._are_scattered(global_index):
+            self.open()
+            starts = (global_index * np.int64(self.unit.itemsize)).tolist()
+            return np.frombuffer(self._index_bytes(starts), self.unit)
+        return self.units_mapped(global_index)
+
+    def units_mapped(self, global_index: Numbers) -> Rows:
+        """Return units as `units_at` does, through the mapping: of a chain, whose walk has mapped them."""
         rows: Rows = self.index().take(global_index)
         if self._map is not None:
             self._budget.scattered(self._map, global_index, self.unit.itemsize)
         return rows
+
+    def _are_scattered(self, global_index: Numbers) -> bool:
+        around = global_index // np.uint32(AROUND_BYTES // self.unit.itemsize)
+        return len(around) < _SCATTERED_UNITS * int(np.count_nonzero(np.bincount(around)))
+
+    def _index_bytes(self, starts: Sequence[int]) -> bytearray:
+        """Read the units that begin there in the index, whose file is open, one by one."""
+        size = self.unit.itemsize
+        found = bytearray().join(map(os.pread, repeat(self._index_fd), repeat(size), starts))
+        if len(found) < size * len(starts):
+            raise WheelDamaged(self.index_path, f"shorter than its {self.units} units")
+        return found
 
     def chain(self, last: int, count: int) -> Numbers:
         """Return the `count` global indices of a second's chain that ends in `last`, ascending.
@@ -338,13 +365,14 @@ class DelayLog:
 
     def read_one(self, global_index: int, pread: Pread | None = None) -> bytes | None:
         """Read one record, as `read` does: most of what is due is due alone."""
-        index = self.index()
-        offset, size, *_, crc, _ = _ONE_UNIT.unpack_from(self._map or index.data, global_index * UNIT_BYTES)
-        if self._map is not None:
-            self._budget.touch(self._map, 1)
+        self.open()
+        if self.is_held:
+            unit = _ONE_UNIT.unpack_from(self.index().data, global_index * UNIT_BYTES)
+        else:
+            unit = _ONE_UNIT.unpack(self._index_bytes([global_index * UNIT_BYTES]))
+        offset, size, *_, crc, _ = unit
         if offset == 0 or offset + size > self.log_bytes:
             return None
-        self.open()
         (record,) = self._read_singly([offset], [size], pread)
         return record if google_crc32c.value(record) == crc else None
 

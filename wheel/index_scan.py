@@ -257,7 +257,7 @@ def collect(partition: HourPartition, second: int) -> Rows:
 def _units_of(partition: HourPartition, second: int, global_index: Numbers, before: int) -> Rows:
     """Return a second's units that `before` others precede. Raises WheelDamaged where they are not."""
     log = partition.log
-    units = log.units_at(global_index)
+    units = log.units_mapped(global_index)
     if bool((units["due_in_hour_ms"] // SECOND_MS != second).any()) or bool(
         (units["local_index"] != np.arange(before, before + len(units))).any()
     ):

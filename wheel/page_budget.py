@@ -15,7 +15,7 @@ import numpy as np
 
 from tarry.wheel.state import Numbers
 
-_AROUND_BYTES: Final = 65_536  # Linux maps this much around each page touched, where it is cached
+AROUND_BYTES: Final = 65_536  # Linux maps this much around each page touched, where it is cached
 
 
 class PageBudget:
@@ -26,7 +26,7 @@ class PageBudget:
     __slots__ = ("_maps", "_max", "_scanned", "_touched")
 
     def __init__(self, bytes_max: int) -> None:
-        self._max = bytes_max // _AROUND_BYTES
+        self._max = bytes_max // AROUND_BYTES
         self._touched = 0
         self._maps: set[mmap.mmap] = set()
         self._scanned: dict[mmap.mmap, tuple[int, int]] = {}  # where the last stretch begins, and its size
@@ -35,14 +35,14 @@ class PageBudget:
         """Count rows of a mapping that have been read."""
         if len(rows) == 0:
             return
-        around = rows // np.uint32(_AROUND_BYTES // row_bytes)
+        around = rows // np.uint32(AROUND_BYTES // row_bytes)
         self.touch(pages, 1 + int(np.count_nonzero(around[1:] != around[:-1])))
 
     def consecutive(self, pages: mmap.mmap, start_byte: int, length_bytes: int) -> None:
         """Count a stretch of a mapping that is read; let go of the one that was before it."""
         begin, length = self._uncount_scanned(pages)
         if length:
-            around = min(begin, _AROUND_BYTES)  # mapped again as this stretch was begun
+            around = min(begin, AROUND_BYTES)  # mapped again as this stretch was begun
             pages.madvise(mmap.MADV_DONTNEED, begin - around, around + length)
         begin = start_byte - start_byte % mmap.PAGESIZE
         length = start_byte + length_bytes - begin
@@ -75,4 +75,4 @@ class PageBudget:
 
 
 def _around(length_bytes: int) -> int:
-    return 1 + length_bytes // _AROUND_BYTES
+    return 1 + length_bytes // AROUND_BYTES

@@ -106,7 +106,7 @@ def test_what_a_step_looks_at_was_read_ahead(
     monkeypatch.setattr("tarry.wheel.due_scan._STEP_COST", 1)
     monkeypatch.setattr("tarry.wheel.due_scan.BLOCK_UNITS", 8)
     monkeypatch.setattr(DelayLog, "held_units_max", 0)
-    pread, block, units_at = os.pread, DelayLog.block, DelayLog.units_at
+    pread, block, units_mapped = os.pread, DelayLog.block, DelayLog.units_mapped
     read, looked = set[int](), set[int]()
 
     def noted(fd: int, size_bytes: int, offset: int) -> bytes:
@@ -119,7 +119,7 @@ def test_what_a_step_looks_at_was_read_ahead(
 
     def units_noted(log: DelayLog, global_index: NDArray[np.uint32]) -> Rows:
         looked.update(global_index.tolist())
-        return units_at(log, global_index)
+        return units_mapped(log, global_index)
 
     play, steps = Played(tmp_path, 3), 0
     for _ in range(20):
@@ -129,7 +129,7 @@ def test_what_a_step_looks_at_was_read_ahead(
     scan = play.wheel.due_scan(chosen, START, END_MS)
     with monkeypatch.context() as within:
         within.setattr(DelayLog, "block", block_noted)
-        within.setattr(DelayLog, "units_at", units_noted)
+        within.setattr(DelayLog, "units_mapped", units_noted)
         while not scan.is_over:
             ahead = scan.ahead()
             if ahead is not None:

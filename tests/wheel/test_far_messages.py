@@ -262,7 +262,8 @@ def test_a_far_record_that_cannot_be_read_moves_none_of_its_neighbours(
     whole = os.pread
 
     def bad_at_the_first(fd: int, size: int, offset: int) -> bytes:
-        if offset <= FAR_UNIT_BYTES + 2 < offset + size:
+        is_of_records = Path(f"/proc/self/fd/{fd}").readlink().suffix != ".index"
+        if is_of_records and offset <= FAR_UNIT_BYTES + 2 < offset + size:
             raise OSError(errno.EIO, "bad sector")
         return whole(fd, size, offset)
 
