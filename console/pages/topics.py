@@ -11,16 +11,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tarry.client.errors import NotFound
+from tarry.client.operators.cluster_operator import TopicDescription
 from tarry.client.operators.topic_settings import TopicOptions
 from tarry.console.forms import (
     POLICY_FIELDS,
     TOPIC_FIELDS,
     Misread,
     changes,
+    filled_in,
     fingerprint,
     read,
     read_number,
-    texts,
 )
 from tarry.console.guard import form_of
 from tarry.console.rendering import (
@@ -73,13 +74,14 @@ async def _topic_page(request: Request, typed: Mapping[str, str], faults: Mappin
     """Return the page of a topic; what was typed into its form, and what is wrong with it, is shown."""
     topic = request.path_params["topic"]
     look = await access_of(request).watch.look()
-    described, filled, counts = None, {}, {}
+    described: TopicDescription | None = None
+    filled: dict[str, str] = {}
+    counts: dict[str, str] = {}
     if rights_of(look).operate:  # others are not told of settings
         described = await client_of(request).operator().describe_topic(topic)
         own: Mapping[str, Any] = described.settings
-        filled = texts(TOPIC_FIELDS, own) | texts(POLICY_FIELDS, own["group_policy"]) | dict(typed)
-        counts = texts(POLICY_FIELDS, described.policy)
-        counts = {name: text for name, text in counts.items() if name not in own["group_policy"]}
+        fields = (*TOPIC_FIELDS, *POLICY_FIELDS)
+        filled, counts = filled_in(fields, {**own, **own["group_policy"]}, described.policy, typed)
     elif topic not in [one.topic for one in topics_of(look.best)]:
         raise HTTPException(404, f"There is no topic {topic} that you may see.")
     return render(
