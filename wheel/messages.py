@@ -35,8 +35,6 @@ from tarry.wheel.state import (
 # CPU time, measured on the machine that the turns' bounds are set on.
 _CHAINED_NS: Final = 400
 """For each unit of a chain of the far log that may have to be passed; a cancel passes it three times."""
-_WALKED_MAX: Final = 16_384
-"""Units of a chain that a search for a topic's messages walks in one turn."""
 _PARTITION_NS: Final = 150_000
 """Of a partition that has to be opened, and another closed for it."""
 _ABSENT_NS: Final = 2_000
@@ -281,28 +279,6 @@ class Messages:
             states[found] = np.where(released, MessageState.RELEASED, MessageState.PENDING)
             states[found[cancelled]] = MessageState.CANCELLED
         return states
-
-    def pending_of(self, cut: Cut, hour: int, topic: int, start: int, count: int) -> Numbers:
-        """Return a topic's pending messages of an hour, of `count` units from `start` on, by global index.
-
-        What of the hour is in the far log comes with the first ones, if that is no long chain. Raises OSError
-        and WheelDamaged.
-        """
-        parts = [np.empty(0, np.uint32)]
-        if start == 0 and 0 < self._hours.counts.far_of(hour) <= _WALKED_MAX:
-            rows, units = self._hours.far.rows_of(hour)
-            mine = (units["topic"] & ~MARK) == topic
-            parts.append(units["global_index"][mine & ~self._hours.far.is_gone(rows)])
-        partition = self._hours.written(hour)
-        end = min(start + count, partition.units) if partition is not None else start
-        if partition is not None and start < end:
-            partition.prove()
-            units = partition.log.block(start, end)
-            (mine,) = np.nonzero((units["topic"] & ~MARK) == topic)
-            index = (mine + start).astype(np.uint32)
-            pending = ~partition.is_gone(index) & ~_are_behind(cut, hour, units[mine], index)
-            parts.append(index[pending])
-        return np.concatenate(parts)
 
     def page_of(self, cut: Cut, hour: int, topics: Numbers, start: int, count: int) -> Page:
         """Return topics' pending messages of an hour, of `count` units from `start` on, by global index.

@@ -309,13 +309,6 @@ class Wheel:
         """Return the number of pending messages of topics, shape (n,), together."""
         return self._hours.topics.of_all(topics)
 
-    def pending_ids_of(self, topic: int, hour: int, start: int, count: int) -> Numbers:
-        """Return a topic's pending messages of an hour, of `count` units from `start` on, by global index.
-
-        Those in the far log come with `start` 0. Raises OSError and WheelDamaged.
-        """
-        return self._messages.pending_of(self._release.cut, hour, topic, start, count)
-
     def due_scan(self, chosen: Chosen, after: Cut, end_ms: int) -> DueScan:
         """Return a scan for what is pending, chosen, behind a position, and due before `end_ms`.
 

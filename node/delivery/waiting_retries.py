@@ -6,7 +6,6 @@ record says of which message it is, so the group's copies are read: so many, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -50,13 +49,17 @@ async def search(
 ) -> Search:
     """Return a search for the waiting copies of the messages wanted that has read so many, or found all."""
     search = Search(context, np.sort(wanted), copies_max)
-    for hour, start in _places(context, copies.queue):
-        if search.is_over or search.read >= context.machine.wheel.pending_of(copies.queue):
-            break
-        index = await context.pieces.alone(
-            partial(context.machine.wheel.pending_ids_of, copies.queue, hour, start, STEP_UNITS)
-        )
-        await search.look(np.full(len(index), hour, np.uint32), index)
+    wheel, looked, queue = context.machine.wheel, 0, np.array([copies.queue], np.uint32)
+    hours = (at for at in wheel.hours() if at >= wheel.cut.due_ms // HOUR_MS and wheel.pending_in_hour(at))
+    for hour in islice(hours, HOURS_MAX):
+        start = 0
+        while start < wheel.units_in_hour(hour):
+            pending = wheel.pending_of(copies.queue)
+            if search.is_over or search.read >= pending or looked >= UNITS_MAX:
+                break
+            page = await context.pieces.alone(partial(wheel.pending_page, hour, queue, start, STEP_UNITS))
+            looked, start = looked + page.end - start, page.end
+            await search.look(np.full(len(page.global_index), hour, np.uint32), page.global_index)
     known = context.machine.queues.acknowledged.get((group, copies.queue))
     left = known.missing(known.floor, copies.units) if known is not None else np.empty(0, np.uint64)
     for part in cut(left[:copies_max], STEP_COPIES, STEP_BLOCKS):
@@ -66,19 +69,6 @@ async def search(
         units = await context.pieces.alone(partial(copies.at, there))
         await search.look(units["hour"].copy(), units["global_index"].copy())
     return search
-
-
-def _places(context: Context, queue: int) -> Iterator[tuple[int, int]]:
-    """Yield the hours, and where to go on in each, in which copies of a retry queue may be pending."""
-    wheel, looked = context.machine.wheel, 0
-    hours = (at for at in wheel.hours() if at >= wheel.cut.due_ms // HOUR_MS and wheel.pending_in_hour(at))
-    for hour in islice(hours, HOURS_MAX):
-        units = wheel.units_in_hour(hour)
-        for start in range(0, units, STEP_UNITS):
-            if looked >= UNITS_MAX or not wheel.pending_of(queue):
-                return
-            looked += min(STEP_UNITS, units - start)
-            yield hour, start
 
 
 class Search:

@@ -223,16 +223,6 @@ class WheelAndList(RuleBasedStateMachine):
                 for second in range(at * 3600 - 5, at * 3600 + 10)
             ]
 
-    @rule(hour=st.integers(-1, 1), topic=st.integers(0, 6), step=st.sampled_from([1, 3, 1000]))
-    def search_topic(self, hour: int, topic: int, step: int) -> None:
-        at = START_MS // HOUR_MS + hour
-        parts = [
-            self.wheel.pending_ids_of(topic, at, start, step).tolist()
-            for start in range(0, max(1, self.wheel.units_in_hour(at)), step)
-        ]
-        pending = [index for due, index in self.list.pending if (due // HOUR_MS, due % 7) == (at, topic)]
-        assert sorted(index for part in parts for index in part) == sorted(pending)
-
     @rule(hour=st.integers(-1, 1), topics=st.sets(st.integers(0, 6)), step=st.sampled_from([1, 3, 1000]))
     def walk_topics(self, hour: int, topics: set[int], step: int) -> None:
         at, place, found = START_MS // HOUR_MS + hour, 0, list[tuple[int, int]]()

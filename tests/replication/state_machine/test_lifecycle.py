@@ -95,7 +95,8 @@ class Lives:
         for group in GROUPS:
             queue = self.machine.queues.of("t", group).queue
             for hour in wheel.hours():
-                for index in wheel.pending_ids_of(queue, hour, 0, wheel.units_in_hour(hour)).tolist()[:1]:
+                page = wheel.pending_page(hour, np.array([queue], np.uint32), 0, wheel.units_in_hour(hour))
+                for index in page.global_index.tolist()[:1]:
                     self._reschedule((hour, index), number, copies=True)
 
     def _reschedule(self, message: Message, number: int, *, copies: bool = False) -> None:
