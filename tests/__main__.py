@@ -1,7 +1,9 @@
 """`make test`: first tests that run in one process, on several cores at once, then those of real clusters.
 
-Tests of real clusters wait for real clocks, so they have the machine to themselves. Every argument is
-pytest's; an expression of `-m` narrows both parts. Exit code: pytest's, of the first part that failed.
+Tests of real clusters wait for real clocks, so they have the machine to themselves. But those that are marked
+`beside` may take longer than they do: nothing in them has to happen sooner than in tens of seconds, and no
+leadership has to last. They run two at a time. Every argument is pytest's; an expression of `-m` narrows
+all parts. Exit code: pytest's, of the first part that failed.
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ import pytest
 
 PARTS: Final[Mapping[str, Sequence[str]]] = {
     "not cluster": ("-n", "logical", "--maxprocesses", "4"),
-    "cluster": (),
+    # not those of the largest files first: Spark's come first
+    "cluster and beside": ("-n", "logical", "--maxprocesses", "2", "--no-loadscope-reorder"),
+    "cluster and not beside": (),
 }
+ONE_PROCESS: Final = next(iter(PARTS))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run both parts and return the exit code; a part without tests counts only if the other has none too."""
+    """Run all parts and return the exit code; a part without tests counts only if no other has any."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("-m", dest="marks", default="")
     given, others = parser.parse_known_args(arguments)
@@ -31,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # or every process compiles all of it anew
     codes = []
     for part, options in PARTS.items():
-        if given.marks in PARTS and given.marks != part:
+        if given.marks in {ONE_PROCESS, "cluster"} and (part == ONE_PROCESS) != (given.marks == ONE_PROCESS):
             continue
         marks = f"({given.marks}) and {part}" if given.marks else part
         command = [sys.executable, "-m", "pytest", *options, *others, "-m", marks]

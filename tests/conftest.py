@@ -9,6 +9,7 @@ import structlog
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tarry.client.local import free_ports
 from tarry.wheel.delay_log import DelayLog
 
 settings.register_profile("no deadline", deadline=None)
@@ -16,10 +17,24 @@ settings.load_profile("no deadline")
 
 
 class Scheduling(LoadScopeScheduling):
-    """Distributes tests one by one, but those of Spark to one worker: they share a session and its tables."""
+    """Distributes tests one by one, but those that share something to one worker.
+
+    Those of Spark share a session and its tables, those of a file of tests/cluster what it started.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "spark" if nodeid.startswith("tests/spark/") else nodeid
+        if nodeid.startswith("tests/spark/"):
+            return "spark"
+        return nodeid.partition("::")[0] if nodeid.startswith("tests/cluster/") else nodeid
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each worker ports of its own: what one has found free, it may not have come to listen on yet."""
+    worker = getattr(config, "workerinput", None)
+    if worker is not None:
+        count = worker["workercount"]
+        number = int(worker["workerid"].removeprefix("gw"))
+        free_ports.PORTS = free_ports.PORTS[number % count :: count]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,7 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.disposable import Disposable
+
+pytestmark = pytest.mark.beside
 
 README = Path(__file__).parents[2] / "client" / "README.md"
 

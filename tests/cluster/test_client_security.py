@@ -16,6 +16,8 @@ from tarry.client.errors import NotPermitted, TarryError
 from tarry.client.local.cluster import Setting
 from tests.cluster.disposable import Disposable
 
+pytestmark = pytest.mark.beside
+
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

@@ -15,6 +15,8 @@ from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster
 from tarry.client.local.free_ports import free_ports
 
+pytestmark = pytest.mark.beside
+
 NO_TEXT = "\udcff"
 """How the byte 0xff of a command line reaches Python."""
 

@@ -14,6 +14,8 @@ from tarry.client.local.cluster import LocalCluster
 from tests.cluster.disposable import Disposable
 from tests.cluster.released.make import GROUPS, SETTINGS, Contents
 
+pytestmark = pytest.mark.beside
+
 KEPT = Path(__file__).parent / "released"
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tarry.client.local.cluster import LocalCluster
 from tests.cluster.streams import Consuming, schedule, subscribe
 from tests.cluster.wire import wire
+
+pytestmark = pytest.mark.beside
 
 
 def test_nobody_else_may_read_a_file_of_a_node(tmp_path: Path) -> None:

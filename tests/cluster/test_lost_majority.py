@@ -19,6 +19,8 @@ from tests.cluster.test_backup import running, schedule, wait_for_log
 from tests.cluster.test_ledger import read
 from tests.cluster.test_rejoining import agree
 
+pytestmark = pytest.mark.beside
+
 PATIENCE_S = 60
 
 

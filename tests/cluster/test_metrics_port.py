@@ -18,6 +18,8 @@ from tarry.proto.version import VERSION
 from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 
+pytestmark = pytest.mark.beside
+
 PATIENCE_S = 60.0
 
 

@@ -25,6 +25,8 @@ from tests.cluster.wire import TIMEOUT_S, refusal, wire
 from tests.replication.commands import NOW_MS, release, subscribe
 from tests.replication.journals import sync
 
+pytestmark = pytest.mark.beside
+
 LETTERS = "dlq.g.orders"
 LAST_SEQUENCE = 2**64 - 1
 

@@ -19,6 +19,8 @@ from tarry.replication.status import Dropped
 from tests.cluster.disposable import Disposable
 from tests.cluster.test_members import newcomer
 
+pytestmark = pytest.mark.beside
+
 PATIENCE_S = 30
 PAGE_BYTES = 4096
 

@@ -7,12 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from tarry.client.aio import connect
 from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster
 from tests.cluster.disposable import Disposable
+
+pytestmark = pytest.mark.beside
 
 PATIENCE_S = 40
 

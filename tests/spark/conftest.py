@@ -16,7 +16,15 @@ from tarry.spark.generate import Generator, Plan
 from tarry.spark.reconcile import Options, Reconciliation
 from tarry.spark.session import SMALL, java_major, session
 
+HERE = Path(__file__).parent
 JAVA = "spark.driver.extraJavaOptions"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have Spark's clusters run beside others: what its jobs find depends on no clock."""
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("cluster"):
+            item.add_marker(pytest.mark.beside)
 
 
 @pytest.fixture(scope="session")
