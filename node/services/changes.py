@@ -259,6 +259,7 @@ class Changes:
     ) -> tuple[NDArray[np.intp], NDArray[np.void], NDArray[np.intp]] | None:
         """Return which rows of those to go on with now, their units, and which later; set other outcomes."""
         wheel, copies = self._machine.wheel, bool(asked.group)
+        asked.due_now_ms[rows] = 0  # an attempt before this may have found it pending
         may_know = self._edges.may_know(context, *places)
         asked.outcomes[rows[~may_know]] = NOT_FOUND
         known = np.flatnonzero(may_know)

@@ -122,6 +122,29 @@ def test_a_moved_message_that_is_released_is_cancelled_by_its_id(tmp_path: Path)
     led(tmp_path, act)
 
 
+TURNS = 12
+
+
+def test_of_a_message_that_is_cancelled_while_two_reschedule_it_no_due_time_is_told(tmp_path: Path) -> None:
+    async def act(lead: Leader) -> None:
+        told = []
+        for turns, one in enumerate(await scheduled(lead, *[HOUR_MS] * TURNS)):
+            requests = (pb.RescheduleRequest(ids=[one], delay_ms=[hours * HOUR_MS]) for hours in (2, 3))
+            moves = [
+                asyncio.ensure_future(lead.edge.reschedule(each.SerializeToString())) for each in requests
+            ]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            assert await cancel(lead, one) == ["CANCELLED"]
+            answers = [raw for raw in await asyncio.gather(*moves) if isinstance(raw, bytes)]
+            told += [pb.RescheduleResponse.FromString(raw) for raw in answers]
+        late = [each.due_ms[0] for each in told if NAMES[each.outcomes[0]] == "ALREADY_CANCELLED"]
+        assert late
+        assert set(late) == {0}
+
+    led(tmp_path, act)
+
+
 def test_it_is_rescheduled_only_where_it_is_due_as_expected_and_a_repetition_says_so(tmp_path: Path) -> None:
     async def act(lead: Leader) -> None:
         one, two = await scheduled(lead, HOUR_MS, HOUR_MS)
