@@ -47,6 +47,7 @@ for name in (
     "upgrades",
     "recovery",
     "cancels",
+    "changes",
     "forgotten",
 ):
     import_module(f"tarry.chaos.scenarios.{name}")

@@ -56,6 +56,7 @@ class Delivered:
     offset: int = 0
     node: str = ""  # the leader that delivered it, and its term
     term: int = 0
+    version: int = 0  # of its body
 
     @property
     def due_mono_ms(self) -> int:
@@ -68,6 +69,13 @@ class Asked(StrEnum):
 
     CANCEL = auto()
     GET = auto()
+    RESCHEDULE = auto()
+    UPDATE = auto()
+    LIST = auto()  # whether a listing of pending messages has it
+    SWEEP = auto()  # a cancel of all that match, of which it is one
+
+
+CHANGES = (Asked.RESCHEDULE, Asked.UPDATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +84,28 @@ class Operation:
 
     token: int
     asked: Asked
-    outcome: str  # a CancelOutcome or a MessageState of the client, or not_found; empty: no answer
+    outcome: (
+        str  # a CancelOutcome, ChangeOutcome or MessageState of the client, or not_found; empty: no answer
+    )
     sent_mono_ms: int
     answered_mono_ms: int | None
+    due_ms: int = 0  # asked for by a reschedule; from which on a listing or a sweep looks
+    due_to_ms: int = 0  # and before which; 0: whenever
+    if_due_ms: int = 0  # 0: whenever it is due
+    version: int = 0  # of the body, asked for by an update
+    told_due_ms: int = 0  # when it is due by the answer; 0: that does not say
+    told_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A cancel of all messages that match, once it was done: what may match, and the counts of its answer."""
+
+    tokens: tuple[int, ...]
+    matched: int
+    cancelled: int
+    released: int
+    other: int  # unreadable or not found
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +158,15 @@ class History:
     events: list[Event] = field(default_factory=list)
     operations: list[Operation] = field(default_factory=list)
     repeated: list[Repeated] = field(default_factory=list)
+    sweeps: list[Sweep] = field(default_factory=list)
     nodes: list[NodeSeen] = field(default_factory=list)
 
     def acknowledged(self) -> Iterator[Sent]:
         return (sent for sent in self.sent if sent.answer is Answer.ACKNOWLEDGED)
+
+    def changed(self) -> frozenset[int]:
+        """Return the tokens of messages that may have been changed, or were asked for with others."""
+        return frozenset(one.token for one in self.operations if one.asked not in (Asked.CANCEL, Asked.GET))
 
     def first_deliveries(self) -> dict[tuple[str, int], Delivered]:
         """Return the first delivery of each (group, token), by the monotonic clock."""

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tarry.chaos.checks import deliveries, failovers, leaders, linearizability
+from tarry.chaos.checks import changes, deliveries, failovers, leaders, linearizability
 from tarry.chaos.checks import duplicates as repeats
 from tarry.chaos.checks import stuck as waiting
 from tarry.chaos.history import Delivered, History, Span
 from tarry.chaos.run import BEHIND_MS, RECOVER_MS, groups_of
 from tarry.chaos.scenario import Scenario
+from tarry.chaos.traffic.changes import GROUP as CHANGED
 from tarry.chaos.traffic.consumers import BRISK, PULLING
 from tarry.chaos.traffic.load import Load
 
@@ -159,6 +160,11 @@ def _found(run: Played) -> dict[str, Sequence[object]]:
         "not linearizable": linearizability.not_linearizable(
             history, linearizability.AHEAD_MS + scenario.set_back_ms
         ),
+        "changed, and not explained by any order": changes.not_explained(
+            history, linearizability.AHEAD_MS + scenario.set_back_ms
+        ),
+        "changed and forgotten": changes.overdue(history),
+        "cancels of many with wrong counts": changes.miscounted(history),
         "two leaders in term": leaders.two_in_one_term(history),
         "out of the order of its key": waiting.out_of_order(history, waiting.AHEAD_MS + scenario.set_back_ms),
     }
@@ -190,8 +196,8 @@ def _timed(run: Played) -> dict[str, Timed]:
             repeats.repeats(history, BRISK, [*bound, *starved_too], grown_ms),
         ),
         "stuck": Timed(
-            waiting.stuck(history, {BRISK}, patience_ms, spans),
-            waiting.stuck(history, {BRISK}, round(patience_ms * slowness), spans),
+            waiting.stuck(history, {BRISK, CHANGED}, patience_ms, spans),
+            waiting.stuck(history, {BRISK, CHANGED}, round(patience_ms * slowness), spans),
         ),
         "delivered beside a successor": Timed(
             leaders.overlapping(history, travel_ms, {PULLING}, exact_ms),

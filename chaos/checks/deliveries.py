@@ -45,13 +45,20 @@ def early(history: History, tolerance_ms: int = 0) -> tuple[Delivered, ...]:
 
     Due is what the producer asked for, or what it was answered if that is later. The monotonic clock is
     held against it as well: a delivery that came sooner after the sending than the asked delay is early
-    whatever the wall clock did in between.
+    whatever the wall clock did in between. Of a message that was rescheduled it is what the delivery says,
+    which `changes.not_explained` holds against the answers.
     """
     sent = {one.token: one for one in history.sent}
+    changed = history.changed()
     return tuple(
         delivery
         for delivery in history.delivered
-        if (message := sent.get(delivery.token)) is not None and _is_early(message, delivery, tolerance_ms)
+        if (message := sent.get(delivery.token)) is not None
+        and (
+            delivery.received_ms < delivery.due_ms - tolerance_ms
+            if delivery.token in changed
+            else _is_early(message, delivery, tolerance_ms)
+        )
     )
 
 
@@ -103,11 +110,14 @@ def lateness(history: History, outside: Sequence[tuple[int, int]] = ()) -> Laten
     """Return how late messages came that were acknowledged before they were due.
 
     `outside`: leave out what was due within these spans (from, to), ms of the wall clock, ends included.
+    What was rescheduled or updated does not count.
     """
+    changed = history.changed()
     sent = {
         one.token: one
         for one in history.acknowledged()
         if one.answered_ms <= one.acknowledged_due_ms
+        and one.token not in changed
         and not any(start <= one.acknowledged_due_ms <= end for start, end in outside)
     }
     late_ms = sorted(

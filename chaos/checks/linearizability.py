@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tarry.chaos.history import RETRYING, Answer, History
 
@@ -54,6 +55,10 @@ EFFECTS: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
 """Operation and state -> each state that may be after it, and the answers with which it is."""
 
 
+StateT = TypeVar("StateT", bound=Hashable)
+StepT = TypeVar("StepT", bound="Step")
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """Something that takes effect between two moments; not `certain`: or never."""
@@ -66,10 +71,14 @@ class Step:
 
 
 def not_linearizable(history: History, ahead_ms: int = AHEAD_MS) -> tuple[int, ...]:
-    """Return the tokens of messages that no single order explains. Times are of the monotonic clock."""
+    """Return the tokens of messages that no single order explains. Times are of the monotonic clock.
+
+    Those that were rescheduled or updated are left to `changes.not_explained`.
+    """
     steps: defaultdict[int, list[Step]] = defaultdict(list)
+    changed = history.changed()
     for sent in history.sent:
-        if sent.answer is Answer.REFUSED:
+        if sent.answer is Answer.REFUSED or sent.token in changed:
             continue
         known = sent.answer is Answer.ACKNOWLEDGED
         answered_ms = sent.answered_mono_ms if known else math.inf
@@ -77,37 +86,53 @@ def not_linearizable(history: History, ahead_ms: int = AHEAD_MS) -> tuple[int, .
         due_mono_ms = sent.sent_mono_ms + max(0, sent.due_ms - sent.sent_ms)
         steps[sent.token].append(Step("release", "", due_mono_ms - ahead_ms, math.inf, certain=False))
     for asked in history.operations:
+        if asked.token in changed:
+            continue
         ended_ms = asked.answered_mono_ms
         known = ended_ms is not None
         to_ms = math.inf if ended_ms is None else ended_ms
         steps[asked.token].append(Step(asked.asked, asked.outcome, asked.sent_mono_ms, to_ms, known))
     for delivery in history.first_deliveries().values():
+        if delivery.token in changed:
+            continue
         at_ms = delivery.received_mono_ms
         does = "try" if delivery.group in RETRYING else "deliver"
         steps[delivery.token].append(Step(does, "", at_ms, at_ms))
-    return tuple(token for token, of_one in sorted(steps.items()) if not linearizable(of_one))
+    return tuple(
+        token for token, of_one in sorted(steps.items()) if not linearizable(of_one, "absent", phases)
+    )
 
 
-def linearizable(steps: Sequence[Step], state: str = "absent") -> bool:
-    """Say whether there is an order of the steps that keeps to their times and explains every outcome."""
-    tried: set[tuple[frozenset[int], str]] = set()
+def phases(step: Step, phase: str) -> Iterable[str]:
+    """Return the phases that may follow one by a step of this outcome."""
+    for after, answers in EFFECTS.get((step.does, phase), {}).items():
+        if not step.outcome or step.outcome in answers:
+            yield after
+
+
+def linearizable(
+    steps: Sequence[StepT], state: StateT, following: Callable[[StepT, StateT], Iterable[StateT]]
+) -> bool:
+    """Say whether there is an order of the steps that keeps to their times and explains every outcome.
+
+    `following`: the states that may follow one by a step; none where its outcome contradicts the state.
+    """
+    steps = sorted(steps, key=lambda step: step.to_ms, reverse=True)  # what ends first is tried first
+    tried: set[tuple[frozenset[int], StateT]] = set()
     ways = [(frozenset(range(len(steps))), state)]
     while ways:
         left, now = ways.pop()
         if not any(steps[each].certain for each in left):
             return True
-        if (left, now) not in tried:
-            tried.add((left, now))
-            ways += ((left - {each}, after) for each, after in _next(steps, left, now))
-    return False
-
-
-def _next(steps: Sequence[Step], left: Iterable[int], state: str) -> Iterable[tuple[int, str]]:
-    first_end_ms = min(steps[each].to_ms for each in left if steps[each].certain)
-    for each in left:
-        step = steps[each]
-        if step.from_ms > first_end_ms:
+        if (left, now) in tried:
             continue
-        for after, answers in EFFECTS.get((step.does, state), {}).items():
-            if not step.outcome or step.outcome in answers:
-                yield each, after
+        tried.add((left, now))
+        first_end_ms = min(steps[each].to_ms for each in left if steps[each].certain)
+        for each in sorted(left):
+            step = steps[each]
+            if step.from_ms <= first_end_ms:
+                after = [one for one in following(step, now) if step.certain or one != now]
+                # what had to happen before this, if at all, has not
+                over = {one for one in left if not steps[one].certain and steps[one].to_ms < step.from_ms}
+                ways += ((left - over - {each}, one) for one in after)
+    return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from tarry.chaos.history import Delivered, History, Sent, Span
+from tarry.chaos.history import CHANGES, Delivered, History, Sent, Span
 
 AHEAD_MS = 500
 """Greatest time by which a message may be released before it is due; a message sent after that follows it."""
@@ -17,9 +17,14 @@ def stuck(
     """Return first deliveries that came more than `patience_ms` after they could have.
 
     That is from when the message was due and acknowledged, or from the end of whatever was broken meanwhile
-    (`disturbed`, in the order of time). What never came at all is lost, not stuck.
+    (`disturbed`, in the order of time). What was rescheduled is due when its delivery says, and could not
+    come while it was asked for. What never came at all is lost, not stuck.
     """
     sent = {one.token: one for one in history.acknowledged()}
+    changed: defaultdict[int, list[int]] = defaultdict(list)
+    for asked in history.operations:
+        if asked.asked in CHANGES and asked.answered_mono_ms is not None:
+            changed[asked.token].append(asked.answered_mono_ms)
     late = []
     for (group, token), delivery in history.first_deliveries().items():
         message = sent.get(token)
@@ -27,6 +32,9 @@ def stuck(
             continue
         due_mono_ms = message.sent_mono_ms + message.acknowledged_due_ms - message.sent_ms
         since_ms = max(due_mono_ms, message.answered_mono_ms)
+        if token in changed:
+            before = (at_ms for at_ms in changed[token] if at_ms <= delivery.received_mono_ms)
+            since_ms = max(delivery.due_mono_ms, *before, delivery.due_mono_ms)
         for start, end in disturbed:
             if start <= delivery.received_mono_ms and end >= since_ms:
                 since_ms = max(since_ms, end)
