@@ -133,10 +133,13 @@ def _of_change(step: ChangeStep) -> list[ChangeStep]:
 
 
 def _of_look(step: ChangeStep, *, meanwhile: bool) -> list[ChangeStep]:
-    """Return a listing or a sweep: what is changed `meanwhile` may be left out of either."""
+    """Return a listing or a sweep: what is changed `meanwhile` may be left out of either.
+
+    A sweep cancels what it has looked at before: it may cancel what was moved out of its range since.
+    """
     if not meanwhile or step.outcome == "pending":
         return [step]
-    return [replace(step, certain=False)] if step.does == Asked.SWEEP else []
+    return [replace(step, certain=False, due_ms=(0,), due_to_ms=0)] if step.does == Asked.SWEEP else []
 
 
 def _following(step: ChangeStep, state: State) -> Iterable[State]:

@@ -194,14 +194,14 @@ class Changing:
                 await self._move(chance.choice(self._producers), some, [self._due_ms(chance) for _ in some])
 
     async def _compete(self, chance: random.Random) -> None:
-        """Reschedule one message twice at the same time, both where it is due as it was last told."""
+        """Reschedule one message twice at once, both where it is due as it was last told; update it, too."""
         while await self._paused(chance, 0.15):
             for one in self._drawn(chance, 1):
                 moves = (
                     self._move(producer, [one], [self._due_ms(chance)], if_due_ms=one.due_ms)
                     for producer in (self._producers[0], self._producers[-1])
                 )
-                await asyncio.gather(*moves)
+                await asyncio.gather(*moves, self._give_body(self._producers[0], one, 0))
 
     async def _move(
         self, producer: Producer, some: list[Known], dues_ms: list[int], if_due_ms: int = 0
@@ -224,20 +224,19 @@ class Changing:
     async def _update(self, chance: random.Random) -> None:
         while await self._paused(chance, 0.12):
             for one in self._drawn(chance, 1):
-                expected = one.due_ms if chance.random() < 0.4 else 0
-                version = next(self._versions)
-                asked = Operation(
-                    one.token, Asked.UPDATE, "", mono_ms(), None, if_due_ms=expected, version=version
-                )
-                body = VERSIONED.pack(one.token, version)
-                try:
-                    change = await chance.choice(self._producers).update(
-                        one.id, body=body, if_due_ms=expected or None
-                    )
-                except TarryError:
-                    self._record(one, asked, "")
-                else:
-                    self._changed(one, asked, change)
+                if_due_ms = one.due_ms if chance.random() < 0.4 else 0
+                await self._give_body(chance.choice(self._producers), one, if_due_ms)
+
+    async def _give_body(self, producer: Producer, one: Known, if_due_ms: int) -> None:
+        version = next(self._versions)
+        asked = Operation(one.token, Asked.UPDATE, "", mono_ms(), None, if_due_ms=if_due_ms, version=version)
+        body = VERSIONED.pack(one.token, version)
+        try:
+            change = await producer.update(one.id, body=body, if_due_ms=if_due_ms or None)
+        except TarryError:
+            self._record(one, asked, "")
+        else:
+            self._changed(one, asked, change)
 
     def _changed(self, one: Known, asked: Operation, change: Change) -> None:
         self._record(one, asked, change.outcome.value, told_ms=change.due_ms or 0)

@@ -5,7 +5,8 @@
 A call cancels only what an answer before it has named. So a call that is repeated, perhaps at another leader,
 cancels the same messages and counts them once: one that is cancelled already was cancelled by the first try.
 (Or by somebody else in the moment between: then both count it.) An answer names messages by their ids: each
-is cancelled wherever it rests by then, if it still matches.
+is cancelled wherever it rests by then, if it still matches. (One that is rescheduled in that very moment may
+be cancelled all the same, though it is due at none of the times asked for any more: the log entry names ids.)
 
 Where the filter has keys, the index of keys says what to look at; else all hours are walked.
 All of them share the leader's `BulkTurn`, which leaves most of the event loop to others.

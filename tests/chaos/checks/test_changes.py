@@ -143,6 +143,7 @@ def test_answers_and_deliveries_that_no_order_explains_are_found(
         (sweep(100), get("cancelled", 200)),
         (sweep(100), move(7_000, 120), delivered(7_000)),  # it may be left out
         (sweep(100), move(7_000, 120), get("cancelled", 300)),
+        (sweep(100), move(9_500, 120), get("cancelled", 300)),  # it was looked at before
         (sweep(100, due_to_ms=4_000), delivered(5_000)),
         (sweep(4_800), delivered(5_000)),
     ],
