@@ -35,13 +35,20 @@ class RecordReads:
     """Reads of records, and of other files whose older parts may not be cached, on one node."""
 
     def __init__(
-        self, machine: Machine, pread: Pread | None = None, run_blocking: RunBlocking = in_thread
+        self,
+        machine: Machine,
+        pread: Pread | None = None,
+        run_blocking: RunBlocking = in_thread,
+        run_long: RunBlocking | None = None,
     ) -> None:
-        """Take ``pread``: cached_reads.pread_cached where the event loop must not wait for the disk."""
+        """Take ``pread``: cached_reads.pread_cached where the event loop must not wait for the disk.
+
+        ``run_long``: runs reads of whole files; without, a thread of their own does.
+        """
         self._machine = machine
         self._pread = pread
         self._run_blocking = run_blocking
-        self._run_long = in_own_thread("index ahead")
+        self._run_long = run_long or in_own_thread("index ahead")
 
     def cached(self, hour: Numbers, global_index: Numbers) -> list[bytes | None]:
         """Return records, shape (n,), as Wheel.read. Raises RecordsNotCached, UnknownMessage."""

@@ -34,7 +34,7 @@ from tarry.replication.raft.membership import Membership, Origin
 from tarry.replication.replica import Replica
 from tarry.replication.snapshot import state_files
 from tarry.replication.snapshot.state_damage import StateDamage
-from tarry.replication.state_machine import event_details, queues
+from tarry.replication.state_machine import event_details, queues, reschedules
 from tarry.replication.state_machine.misfires import Parts
 from tarry.replication.state_machine.queue_checksums import UNIT_BYTES, Stretch
 from tarry.replication.state_machine.queues import Queues
@@ -194,6 +194,7 @@ ABLATIONS: dict[str, tuple[Replaced, ...]] = {
     "lanes": ((Lanes, "take", lambda self, queue, units, behind=(): np.ones(len(units), dtype=np.bool_)),),
     "retries close their lane": ((Queues, "block", lambda self, queue, lanes, placed: None),),
     "misfires": ((queues, "divide", lambda units, settings, now_ms: Parts(units, units[:0], units[:0])),),
+    "moved since its record was read": ((reschedules, "MOVED_MEANWHILE", reschedules.CHANGED),),
     "rows of retries": ((event_details, "of_origins", lambda wheel, queues, events: events),),
     "checksums of ready queues": (
         (Stretch, "is_proven_by", lambda self, units: len(units) == UNIT_BYTES * (self.end - self.first)),

@@ -13,10 +13,11 @@ from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.services.cancel_matching import CancelCalls
 from tarry.node.services.consumer import ConsumerService
+from tarry.node.services.listing import ListCalls
 from tarry.node.services.producer import ProducerService
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.tarry_producer_pb2 import CancelRequest, GetRequest, RescheduleRequest, UpdateRequest
-from tarry.proto.tarry_query_pb2 import CancelMatchingRequest
+from tarry.proto.tarry_query_pb2 import CancelMatchingRequest, ListMessagesRequest
 from tests.simulation.processor import BYTE_US, CALL_US, Processor
 
 Handler = Callable[[bytes, Any], Awaitable[Answer]]
@@ -66,10 +67,11 @@ class Edge:
             core.damage.indices.report_path,
         )
         self._calls = calls
-        self._under_way: set[asyncio.Task[Answer]] = set()
+        self._under_way: dict[asyncio.Task[Answer], None] = {}  # in their order: a set has none
         self._producer = ProducerService(core, Authorizer({}), calls)
         self._consumer = ConsumerService(core, Authorizer({}), calls)
         self._cancels = CancelCalls(core, Authorizer({}), calls)
+        self._lists = ListCalls(core, Authorizer({}), calls)
 
     async def schedule(self, raw: bytes) -> Answer:
         """As ScheduleBatch. Raises StreamEnded where another node leads."""
@@ -82,6 +84,10 @@ class Edge:
     async def cancel_matching(self, raw: bytes) -> Answer:
         """As CancelMatching. Raises StreamEnded where another node leads."""
         return await self._answer("CancelMatching", raw, parsed(CancelMatchingRequest, self._cancels._cancel))
+
+    async def list(self, raw: bytes) -> Answer:
+        """As ListMessages. Raises StreamEnded where another node leads."""
+        return await self._answer("ListMessages", raw, parsed(ListMessagesRequest, self._lists._list))
 
     async def reschedule(self, raw: bytes) -> Answer:
         """As Reschedule. Raises StreamEnded where another node leads."""
@@ -117,8 +123,8 @@ class Edge:
         task = asyncio.get_running_loop().create_task(
             self._handled(name, raw, handler), context=self._processor.context
         )
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._under_way[task] = None
+        task.add_done_callback(lambda done: self._under_way.pop(done, None))
         try:
             await asyncio.wait((task,))
             if task.cancelled():

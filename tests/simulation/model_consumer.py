@@ -120,13 +120,16 @@ class ModelConsumer:
                 n in marked,
                 self.name,
             )
-            label = Record.FromString(batch.records[n]).body
+            record = Record.FromString(batch.records[n])
+            label = record.body
             if self._topic.startswith(DEAD_LETTERS):  # a message of its own, perhaps one of several
                 label = b"%s at %d" % (label, batch.offset[n])
             self._labels[batch.queue, batch.offset[n]] = label
             message = (batch.hour[n], batch.global_index[n])
             group = f"{self._topic}/{self.group}"
             world.ledger.delivered(group, label, message, batch.due_ms[n], world.true_ms(), given)
+            if given.attempt == 1:
+                world.changes.delivered(group, record, batch.due_ms[n], message)
         self.unsettled.received(batch.queue, batch.offset)
         for offset in batch.offset:
             if not world.calm and rng.random() < self._forgets:

@@ -77,8 +77,9 @@ class ModelPuller:
                 n in marked,
                 self.name,
             )
-            label = Record.FromString(batch.records[n]).body
+            record = Record.FromString(batch.records[n])
+            label, group = record.body, f"{self._topic}/{self._group}"
             message = (batch.hour[n], batch.global_index[n])
-            self._world.ledger.delivered(
-                f"{self._topic}/{self._group}", label, message, batch.due_ms[n], self._world.true_ms(), given
-            )
+            self._world.ledger.delivered(group, label, message, batch.due_ms[n], self._world.true_ms(), given)
+            if given.attempt == 1:
+                self._world.changes.delivered(group, record, batch.due_ms[n], message)

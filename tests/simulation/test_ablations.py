@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.simulation import test_changes as changes
 from tests.simulation import test_hostile_peers as hostile
 from tests.simulation import test_ledger_rows as rows
 from tests.simulation import test_levels as levels
@@ -69,6 +70,9 @@ PAIRS: dict[str, Callable[[], None]] = {
     "lanes": order.test_messages_with_one_key_are_delivered_one_after_another,
     "retries close their lane": order.test_what_follows_a_retry_under_its_key_waits_for_it,
     "misfires": shaping.test_what_comes_due_while_all_sleep_is_dropped_where_its_topic_says_so,
+    "moved since its record was read": (
+        changes.test_changes_at_the_same_time_are_explained_by_one_order_whoever_leads
+    ),
     "rows of retries": rows.test_the_rows_of_retries_name_the_messages_that_the_copies_stand_for,
     "checksums of ready queues": (
         rot.test_a_new_leader_whose_ready_queues_have_rotted_has_them_mended_and_delivers

@@ -14,7 +14,7 @@ from tarry.proto.tarry_operator_pb2 import RedriveRequest
 from tarry.replication.errors import ProposalRefused
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.refusal import Refusal
-from tests.simulation import certain, faults
+from tests.simulation import certain, faults, model_changer
 from tests.simulation.rot import RECORDS, rot_once
 from tests.simulation.whole_node import WholeNode
 from tests.simulation.whole_world import HOUR_MS, WholeWorld
@@ -107,7 +107,7 @@ async def cut_clients(world: WholeWorld) -> None:
     """Some clients do not reach some nodes, which reach one another."""
     groups = [name.replace("/", "-") for names in world.groups.values() for name in names]
     consumers = [f"{group}-{temper}" for group in groups for temper in ("steady", "odd")]
-    for client in ("p0", "p1", "p2", *consumers):
+    for client in ("p0", "p1", "p2", *model_changer.NAMES, *consumers):
         for node in world.nodes:
             if world.rng.random() < 0.4:
                 world.cuts.add((client, node.name))

@@ -278,7 +278,7 @@ class WholeNode(SimNode):
             write_journal=SimWrites(self, run_blocking),
             driver=driver,
             applies=self.applies,
-            reads=partial(RecordReads, pread=self._pread, run_blocking=run_blocking),
+            reads=partial(RecordReads, pread=self._pread, run_blocking=run_blocking, run_long=run_blocking),
         )
 
     def _pread(self, fd: int, size_bytes: int, offset: int) -> bytes:

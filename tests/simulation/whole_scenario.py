@@ -45,6 +45,7 @@ def scenario(
         if not consumers:
             tasks += [asyncio.ensure_future(consumer.run()) for consumer in world.consumers()]
         await world.drain()
+        await world.changes.judge()
 
     async def whole() -> WholeWorld:
         world = WholeWorld(seed=1, names=names, groups=groups, retention_ms=retention_ms)

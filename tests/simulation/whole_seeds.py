@@ -11,7 +11,9 @@ from collections.abc import Iterator
 
 import structlog
 
+from tarry.node.leader import pending_pages
 from tarry.node.recovery import thinning
+from tarry.node.services import bulk_cancel
 from tarry.proto.tarry_operator_pb2 import MisfirePolicy
 from tarry.wheel import far_log, placement
 from tests.simulation import virtual_loop, whole_faults
@@ -31,10 +33,12 @@ FAR_SHARE = 0.4
 
 @contextlib.contextmanager
 def small_parts() -> Iterator[None]:
-    """Let the far log have small segments, which hours leave early, and any hour be worth thinning."""
+    """Let the far log have small segments, which hours leave early, any hour be worth thinning, and a cancel
+    of many take many calls.
+    """
     constants = (
         (far_log, "SEGMENT_UNITS", 512), (far_log, "_CLEANED_MIN", 16), (placement, "_FULL_UNITS", 8),
-        (thinning, "GAIN_BYTES_MIN", 0),
+        (thinning, "GAIN_BYTES_MIN", 0), (bulk_cancel, "CHOSEN_MAX", 3), (pending_pages, "PAGE_UNITS", 100),
     )  # fmt: skip
     before = [getattr(module, name) for module, name, _ in constants]
     for module, name, value in constants:
@@ -128,16 +132,19 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
                 writing.create_task(world.shape(policy))
             for producer in producers:
                 writing.create_task(producer.run(until))
+            writing.create_task(world.changes.run(until))
             certain = possible(world, whole_faults.CERTAIN)
             plagues = (whole_faults.plague(world, until) for _ in range(2))
             await asyncio.gather(*plagues, among_others(world, until, certain))
             await world.mend()
         await by_themselves(world, possible(world, whole_faults.LAST))
         await world.drain()
+        await world.changes.judge()
         if world.upgrades:
             await until_raised(world)
     finally:
         for task in consumers:
             task.cancel()
     world.counts["without room"] += sum(producer.without_room for producer in producers)
+    world.counts.update(world.changes.counts)
     world.counts["repeated"] += sum(producer.repeated for producer in producers)

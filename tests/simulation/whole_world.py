@@ -34,6 +34,7 @@ from tarry.wheel.state import MessageState
 from tests.simulation.checker import Violation
 from tests.simulation.forgotten import Forgotten
 from tests.simulation.ledger import UNKNOWN, Ledger, demand
+from tests.simulation.model_changer import Changing
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_puller import ModelPuller
 from tests.simulation.rot import rotten
@@ -126,6 +127,7 @@ class WholeWorld(World):
         self.forgotten = Forgotten(self.ledger, self.rows, retention_ms)
         settings = replace(SETTINGS, quiet_after_ms=quiet_after_ms)
         super().__init__(seed, names, settings=settings, slowness=slowness)
+        self.changes = Changing(self, seed)
         self.wrong = cast(WholeNode, self.rng.choice(self.nodes))
         self.rotting = cast(WholeNode, self.rng.choice(self.nodes))
         for node in self.whole:
