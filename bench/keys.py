@@ -3,9 +3,11 @@
     python -m tarry.bench.keys [--pairs 3] [--messages 200000] [--rows 10000000]
 
     rate, node_us   messages a second and the processor's time of all three nodes for each, in batches of
-                    1,000 that are serialized before: with one key each, with one tag of the same
-                    bytes instead, and of nothing but the body; in turns (A B C C B A)
+                    1,000 that are serialized before: with one key each, with one tag of the same bytes
+                    instead, with an idempotency key instead, each of them new, and of nothing but the
+                    body; in turns (A B C D D C B A)
     lookup_ms       of one key, with the index's runs in the page cache, by a direct call
+    unused_ms       of 1,000 idempotency keys at once that nobody has used, likewise by a direct call
     find_ms         the same by calls of one client to a cluster with the messages of all turns
 
 Prints the figures and, as the last line, JSON; a ratio is of medians. All processes share the machine.
@@ -36,10 +38,11 @@ from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
 from tarry.wheel.keys.key_index import KeyIndex, find
 from tarry.wheel.keys.run import IDS_END, ROW
 
-KINDS: Final = ("key", "tag", "body")
+KINDS: Final = ("key", "tag", "idempotency", "body")
 AT_ONCE: Final = 4
 RUN_ROWS: Final = 65_536
 LOOKUPS: Final = 1_000
+UNUSED: Final = 50
 
 console = Console(stderr=True, highlight=False)
 
@@ -51,6 +54,8 @@ def record(kind: str, number: int) -> bytes:
             return Record(body=BODY, keys=[f"order-{number:014}"]).SerializeToString()
         case "tag":
             return Record(body=BODY, tags=[f"order-{number:014}"]).SerializeToString()
+        case "idempotency":
+            return Record(body=BODY, idempotency_key=f"order-{number:014}").SerializeToString()
         case _:
             return Record(body=BODY).SerializeToString()
 
@@ -98,7 +103,8 @@ async def scheduling(pairs: int, messages: int) -> dict[str, Any]:
             figures = await turn(cluster, requests(kind, numbers, messages))
             if numbers:  # the first turn is not counted: files are new
                 found[kind].append(figures)
-                console.print(f"{kind:9} {figures['rate']:9,.0f}/s {figures['node_us']:6.2f} us", style="dim")
+                told = f"{kind:11} {figures['rate']:9,.0f}/s {figures['node_us']:6.2f} us"
+                console.print(told, style="dim")
             else:
                 first_kind = kind
             numbers += messages
@@ -150,6 +156,12 @@ def lookups(rows: int) -> dict[str, Any]:
             start = time.perf_counter()
             assert find(index.runs, key_hash, 0, IDS_END, 100).tolist() == [message]
             taken.append((time.perf_counter() - start) * 1_000)
+        unused = []
+        for _ in range(UNUSED):
+            hashes = np.sort(random.integers(0, 2**64, BATCH, dtype=np.uint64))
+            start = time.perf_counter()
+            assert not any(len(run.find_any(hashes, 0)) for run in index.runs)
+            unused.append((time.perf_counter() - start) * 1_000)
         size = sum(path.stat().st_size for path in index.folder.iterdir())
     return {
         "rows": rows,
@@ -158,6 +170,7 @@ def lookups(rows: int) -> dict[str, Any]:
         "write_us": (all_s - merging_s) / rows * 1e6,
         "merge_us": merging_s / rows * 1e6,
         "lookup_ms": spread(taken),
+        "unused_ms": spread(unused),
     }
 
 

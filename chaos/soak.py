@@ -89,6 +89,7 @@ class Plan:
         return {
             "dispatch": {
                 "retention_ms": self.kept_ms,
+                "idempotency_window_ms": self.kept_ms,  # hours are kept for it, too
                 "retention_check_ms": self.check_ms,
                 "journal_retained_bytes": self.journal_bytes,
             },

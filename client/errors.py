@@ -79,6 +79,15 @@ class NoRoom(Refused):
         return None if nearest is None else int(nearest)
 
 
+class IdempotencyConflict(Refused):
+    """Other content was scheduled with this idempotency key. Schedule the same, or give another key."""
+
+    @property
+    def id(self) -> str:
+        """The message that has the key."""
+        return self.facts.get("id", "")
+
+
 class NotFound(Refused):
     """There is no such message, topic or group: never made here, or deleted meanwhile."""
 
@@ -120,11 +129,14 @@ class Unavailable(TarryError):
 
 
 class OutcomeUnknown(TarryError):
-    """No answer came in time: it may have been done or not. Calling again may do it twice."""
+    """No answer came in time: it may have been done or not. Calling again may do it twice.
+
+    What has idempotency keys may be scheduled again: the answer tells of what was scheduled before.
+    """
 
 
 class PartlyScheduled(TarryError):
-    """A batch sent in pieces was taken in part.
+    """A batch sent in pieces was taken in part. With idempotency keys the whole of it may be scheduled again.
 
     ``pieces`` holds one ScheduledBatch or error for each, in order; ``starts``
     the position of each piece's first message in the batch.
@@ -161,7 +173,13 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.PROPERTY_RESERVED,
         Reason.TAG_INVALID,
     ),
-    InvalidBatch: (Reason.BATCH_EMPTY, Reason.COLUMNS_DIFFER, Reason.RECORD_INVALID, Reason.REQUEST_EMPTY),
+    InvalidBatch: (
+        Reason.BATCH_EMPTY,
+        Reason.COLUMNS_DIFFER,
+        Reason.RECORD_INVALID,
+        Reason.REQUEST_EMPTY,
+        Reason.IDEMPOTENCY_KEYS_MIXED,
+    ),
     TooLarge: (
         Reason.BATCH_TOO_LARGE,
         Reason.RECORD_TOO_LARGE,
@@ -169,6 +187,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.TOO_MANY_KEYS,
         Reason.TOO_MANY_TAGS,
         Reason.ORDERING_KEY_TOO_LONG,
+        Reason.IDEMPOTENCY_KEY_TOO_LONG,
         Reason.TOO_MANY_OFFSETS,
     ),
     InvalidId: (Reason.ID_MALFORMED,),
@@ -188,6 +207,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.DISK_FULL,
         Reason.NOT_AUDITED,
     ),
+    IdempotencyConflict: (Reason.IDEMPOTENCY_CONFLICT,),
     NotFound: (Reason.MESSAGE_NOT_FOUND, Reason.TOPIC_UNKNOWN, Reason.GROUP_UNKNOWN),
     Damaged: (Reason.MESSAGE_DAMAGED,),
     NotPermitted: (

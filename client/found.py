@@ -14,7 +14,7 @@ from tarry.proto.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class FoundMessage:
-    """A message that has the key, as it was when it was looked up."""
+    """A message that has the key or idempotency key, as it was when it was looked up."""
 
     id: str
     due_ms: int
@@ -24,6 +24,7 @@ class FoundMessage:
     tags: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     ordering_key: str = ""
+    idempotency_key: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -41,6 +42,7 @@ class FoundMessage:
             tuple(record.tags),
             tuple(record.keys),
             record.ordering_key,
+            record.idempotency_key,
             dict(record.properties),
         )
 
@@ -78,8 +80,9 @@ class CancelledByKey:
 
 def find_request(
     topic: str,
-    key: str,
+    key: str = "",
     *,
+    idempotency_key: str = "",
     due_from_ms: int = 0,
     due_to_ms: int = 0,
     states: Collection[MessageState] = (),
@@ -88,12 +91,15 @@ def find_request(
     begin: str = "",
 ) -> query_pb.FindByKeyRequest:
     """Return the request for a page. Raises InvalidQuery for what no request can hold."""
+    if bool(key) == bool(idempotency_key):
+        raise InvalidQuery(Reason.QUERY_INVALID, "give either a key or an idempotency key")
     whole("limit", limit, InvalidQuery, Reason.QUERY_INVALID)
     for name, value in (("due_from_ms", due_from_ms), ("due_to_ms", due_to_ms)):
         whole(name, value, InvalidQuery, Reason.QUERY_INVALID, INT64_MAX)
     return query_pb.FindByKeyRequest(
         topic=topic,
         key=key,
+        idempotency_key=idempotency_key,
         due_from_ms=due_from_ms,
         due_to_ms=due_to_ms,
         states=[f"MESSAGE_STATE_{state.name}" for state in states],

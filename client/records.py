@@ -49,13 +49,19 @@ def record(
     keys: Sequence[str],
     properties: Mapping[str, str] | None,
     ordering_key: str = "",
+    idempotency_key: str = "",
 ) -> bytes:
     """Return the record of any message."""
-    if not (tags or keys or properties or ordering_key):
+    if not (tags or keys or properties or ordering_key or idempotency_key):
         return _PREFIXES[len(body)] + body
     # Deterministic: equal messages have equal bytes, map fields included.
     return Record(
-        body=body, tags=tags, keys=keys, properties=properties, ordering_key=ordering_key
+        body=body,
+        tags=tags,
+        keys=keys,
+        properties=properties,
+        ordering_key=ordering_key,
+        idempotency_key=idempotency_key,
     ).SerializeToString(deterministic=True)
 
 

@@ -29,7 +29,8 @@ class Scheduled(NamedTuple):
     overdue: bool
     """The due time was not ahead any more: delivered at once."""
     repeated: bool
-    """A retry found the answer to an earlier attempt: scheduled then, not again."""
+    """A retry found the answer to an earlier attempt, or the idempotency key was used before: scheduled then,
+    not again. By a key, ``due_ms`` is when that message is due now, after it was rescheduled, too."""
 
 
 @dataclass(eq=False, repr=False)
@@ -43,6 +44,10 @@ class ScheduledBatch:
     overdue: NDArray[np.uint32]
     """Positions of those delivered at once: shape (m,), m <= n."""
     repeated: bool
+    """A retry found the answer to an earlier attempt of the whole request, or of some piece of the batch."""
+    repeats: NDArray[np.uint32]
+    """Positions of those whose idempotency key was used before, by whatever request: shape (m,), m <= n. The
+    columns tell of the first messages that had the keys."""
 
     def __len__(self) -> int:
         return len(self.hour)
@@ -62,6 +67,7 @@ class ScheduledBatch:
             np.array(response.due_ms, dtype=np.int64),
             np.array(response.overdue, dtype=np.uint32),
             response.repeated,
+            np.array(response.repeats, dtype=np.uint32),
         )
 
     @classmethod
@@ -77,6 +83,7 @@ class ScheduledBatch:
             np.concatenate([piece.due_ms for piece in pieces]),
             np.concatenate([piece.overdue + start for piece, start in zip(pieces, starts, strict=True)]),
             any(piece.repeated for piece in pieces),
+            np.concatenate([piece.repeats + start for piece, start in zip(pieces, starts, strict=True)]),
         )
 
 
@@ -94,8 +101,11 @@ def rows_of(response: producer_pb.ScheduleBatchResponse) -> list[Scheduled]:
     overdue = [False] * len(response.hour)
     for position in response.overdue:
         overdue[position] = True
+    repeated = [response.repeated] * len(response.hour)
+    for position in response.repeats:
+        repeated[position] = True
     ids = ids_of(response.shard, response.hour, response.global_index)
-    return list(map(Scheduled, ids, response.due_ms, overdue, repeat(response.repeated)))
+    return list(map(Scheduled, ids, response.due_ms, overdue, repeated))
 
 
 class CancelOutcome(StrEnum):
@@ -192,6 +202,7 @@ class StoredMessage:
     tags: tuple[str, ...]
     keys: tuple[str, ...]
     ordering_key: str
+    idempotency_key: str
     properties: Mapping[str, str]
 
     @classmethod
@@ -207,6 +218,7 @@ class StoredMessage:
             tuple(record.tags),
             tuple(record.keys),
             record.ordering_key,
+            record.idempotency_key,
             dict(record.properties),
         )
 

@@ -152,6 +152,12 @@ CLUSTER_FIELDS: Final = (
         "unused groups that consumers made are deleted; 0s: never",
     ),
     Field("temporary_group_ms", "Temporary groups", *_DURATION, "how long one waits for its consumer"),
+    Field(
+        "idempotency_window_ms",
+        "Idempotency window",
+        *_DURATION,
+        "how long behind a message's release its idempotency key counts",
+    ),
     Field("delay_levels_ms", "Delay levels", read_delays, show_delays, "what levels 1, 2, … mean: 1s,5s,10s"),
 )
 

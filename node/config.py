@@ -87,6 +87,7 @@ class Limits(_Section):
     tags_max: int = Field(default=16, ge=0)
     filter_tags_max: Count = 1_000
     ordering_key_chars_max: Count = 128
+    idempotency_key_chars_max: Count = 256
     record_overhead_bytes_max: Count = 64 << 10  # tags, keys and properties together
     batch_messages_max: Annotated[int, Field(ge=1, le=65_536)] = 4_096
     batch_bytes_max: Count = 4 << 20
@@ -146,6 +147,7 @@ class Dispatch(_Section):
     retention_check_ms: Count = 60_000
     group_expiry_ms: Annotated[int, Field(ge=0)] = 7 * 86_400_000  # of one made by a consumer; 0: never
     temporary_group_ms: Count = 300_000  # for which a temporary group waits for its consumer to come back
+    idempotency_window_ms: Count = 3_600_000  # so long behind its release a message's idempotency key counts
     clock_offset_ms_max: Count = 250  # of a node's own clock against cluster time; beyond, it is wrong
     clock_wrong_ms_max: Count = (
         3_000  # for so long a leader's clock may be wrong; then it transfers leadership

@@ -18,7 +18,7 @@ from tarry.replication.state_machine.group_policies import ATTEMPTS_MAX, LEASE_M
 
 DEAD_LETTER_RETENTION_MS: Final = 14 * 86_400_000
 """Where nobody says otherwise: it outlasts the retention of the topics that letters come from."""
-TIMES: Final = ("retention_ms", "group_expiry_ms", "temporary_group_ms")
+TIMES: Final = ("retention_ms", "group_expiry_ms", "temporary_group_ms", "idempotency_window_ms")
 """Of the settings, those that are in ``[dispatch]`` too."""
 KEYS: Final = {
     "attempts_max": "delivery.attempts_max",

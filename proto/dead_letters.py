@@ -11,6 +11,9 @@ DEAD_LETTERS: Final = "dlq."
 RESERVED: Final = "tarry."
 """Prefix of the properties that tell of a dead letter; tarry 0.1.0 took them from producers too."""
 
+IDEMPOTENCY_KEY: Final = "tarry.idempotency_key"
+"""Property of a dead letter: the key of its message, which counts in that one's topic; it has none itself."""
+
 REDRIVE_GROUP: Final = "~redrive"
 """Of a dead-letter topic: it has acknowledged the letters that were sent back to their groups."""
 

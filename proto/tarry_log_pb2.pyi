@@ -50,20 +50,22 @@ class ScheduleColumns(_message.Message):
     def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topic: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., delay_ms: _Optional[bytes] = ..., delay_level: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., jitter_ms: _Optional[bytes] = ...) -> None: ...
 
 class ScheduledColumns(_message.Message):
-    __slots__ = ("shard", "hour", "global_index", "due_ms", "overdue", "repeated")
+    __slots__ = ("shard", "hour", "global_index", "due_ms", "overdue", "repeated", "repeats")
     SHARD_FIELD_NUMBER: _ClassVar[int]
     HOUR_FIELD_NUMBER: _ClassVar[int]
     GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
     OVERDUE_FIELD_NUMBER: _ClassVar[int]
     REPEATED_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
     shard: int
     hour: bytes
     global_index: bytes
     due_ms: bytes
     overdue: bytes
     repeated: bool
-    def __init__(self, shard: _Optional[int] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., overdue: _Optional[bytes] = ..., repeated: _Optional[bool] = ...) -> None: ...
+    repeats: bytes
+    def __init__(self, shard: _Optional[int] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., overdue: _Optional[bytes] = ..., repeated: _Optional[bool] = ..., repeats: _Optional[bytes] = ...) -> None: ...
 
 class DeliveriesColumns(_message.Message):
     __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp", "ordered")
@@ -172,18 +174,22 @@ class CheckedRecords(_message.Message):
     def __init__(self, records: _Optional[_Iterable[_Union[CheckedRecord, _Mapping]]] = ...) -> None: ...
 
 class CheckedRecord(_message.Message):
-    __slots__ = ("tags", "keys", "properties", "body", "ordering_key")
+    __slots__ = ("tags", "keys", "properties", "body", "ordering_key", "idempotency_key", "scheduled_digest")
     TAGS_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
     ORDERING_KEY_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_DIGEST_FIELD_NUMBER: _ClassVar[int]
     tags: _containers.RepeatedScalarFieldContainer[str]
     keys: _containers.RepeatedScalarFieldContainer[str]
     properties: _containers.RepeatedCompositeFieldContainer[CheckedProperty]
     body: bytes
     ordering_key: str
-    def __init__(self, tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Iterable[_Union[CheckedProperty, _Mapping]]] = ..., body: _Optional[bytes] = ..., ordering_key: _Optional[str] = ...) -> None: ...
+    idempotency_key: str
+    scheduled_digest: bytes
+    def __init__(self, tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Iterable[_Union[CheckedProperty, _Mapping]]] = ..., body: _Optional[bytes] = ..., ordering_key: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., scheduled_digest: _Optional[bytes] = ...) -> None: ...
 
 class CheckedProperty(_message.Message):
     __slots__ = ("name", "value")
@@ -194,10 +200,12 @@ class CheckedProperty(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class KeyedRecord(_message.Message):
-    __slots__ = ("keys",)
+    __slots__ = ("keys", "idempotency_key")
     KEYS_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     keys: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, keys: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    idempotency_key: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, keys: _Optional[_Iterable[bytes]] = ..., idempotency_key: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class RecordBodies(_message.Message):
     __slots__ = ("records",)
@@ -218,7 +226,7 @@ class RecordColumn(_message.Message):
     def __init__(self, records: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ScheduleCommand(_message.Message):
-    __slots__ = ("now_ms", "request", "due_ms", "second_messages_max", "lane", "producers_max", "producer_silent_ms", "keys_noted", "key_message", "key_hash")
+    __slots__ = ("now_ms", "request", "due_ms", "second_messages_max", "lane", "producers_max", "producer_silent_ms", "keys_noted", "key_message", "key_hash", "idempotent")
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -229,6 +237,7 @@ class ScheduleCommand(_message.Message):
     KEYS_NOTED_FIELD_NUMBER: _ClassVar[int]
     KEY_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     KEY_HASH_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENT_FIELD_NUMBER: _ClassVar[int]
     now_ms: int
     request: ScheduleColumns
     due_ms: bytes
@@ -239,7 +248,8 @@ class ScheduleCommand(_message.Message):
     keys_noted: bool
     key_message: bytes
     key_hash: bytes
-    def __init__(self, now_ms: _Optional[int] = ..., request: _Optional[_Union[ScheduleColumns, _Mapping]] = ..., due_ms: _Optional[bytes] = ..., second_messages_max: _Optional[int] = ..., lane: _Optional[bytes] = ..., producers_max: _Optional[int] = ..., producer_silent_ms: _Optional[int] = ..., keys_noted: _Optional[bool] = ..., key_message: _Optional[bytes] = ..., key_hash: _Optional[bytes] = ...) -> None: ...
+    idempotent: bool
+    def __init__(self, now_ms: _Optional[int] = ..., request: _Optional[_Union[ScheduleColumns, _Mapping]] = ..., due_ms: _Optional[bytes] = ..., second_messages_max: _Optional[int] = ..., lane: _Optional[bytes] = ..., producers_max: _Optional[int] = ..., producer_silent_ms: _Optional[int] = ..., keys_noted: _Optional[bool] = ..., key_message: _Optional[bytes] = ..., key_hash: _Optional[bytes] = ..., idempotent: _Optional[bool] = ...) -> None: ...
 
 class ReleaseCommand(_message.Message):
     __slots__ = ("until_ms", "count", "now_ms", "hour", "global_index")

@@ -28,7 +28,7 @@ MESSAGE_STATE_RELEASED: MessageState
 MESSAGE_STATE_CANCELLED: MessageState
 
 class Record(_message.Message):
-    __slots__ = ("tags", "keys", "properties", "body", "ordering_key")
+    __slots__ = ("tags", "keys", "properties", "body", "ordering_key", "idempotency_key", "scheduled_digest")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -41,12 +41,16 @@ class Record(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
     ORDERING_KEY_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_DIGEST_FIELD_NUMBER: _ClassVar[int]
     tags: _containers.RepeatedScalarFieldContainer[str]
     keys: _containers.RepeatedScalarFieldContainer[str]
     properties: _containers.ScalarMap[str, str]
     body: bytes
     ordering_key: str
-    def __init__(self, tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., body: _Optional[bytes] = ..., ordering_key: _Optional[str] = ...) -> None: ...
+    idempotency_key: str
+    scheduled_digest: bytes
+    def __init__(self, tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., body: _Optional[bytes] = ..., ordering_key: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., scheduled_digest: _Optional[bytes] = ...) -> None: ...
 
 class Retried(_message.Message):
     __slots__ = ("record", "hour", "global_index", "due_ms", "attempt", "topic", "group", "reason")

@@ -100,20 +100,22 @@ class ScheduleBatchRequest(_message.Message):
     def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topic: _Optional[_Iterable[int]] = ..., due_ms: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[_Iterable[int]] = ..., delay_level: _Optional[_Iterable[int]] = ..., tag_mask: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[bytes]] = ..., jitter_ms: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ScheduleBatchResponse(_message.Message):
-    __slots__ = ("shard", "hour", "global_index", "due_ms", "overdue", "repeated")
+    __slots__ = ("shard", "hour", "global_index", "due_ms", "overdue", "repeated", "repeats")
     SHARD_FIELD_NUMBER: _ClassVar[int]
     HOUR_FIELD_NUMBER: _ClassVar[int]
     GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
     OVERDUE_FIELD_NUMBER: _ClassVar[int]
     REPEATED_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
     shard: int
     hour: _containers.RepeatedScalarFieldContainer[int]
     global_index: _containers.RepeatedScalarFieldContainer[int]
     due_ms: _containers.RepeatedScalarFieldContainer[int]
     overdue: _containers.RepeatedScalarFieldContainer[int]
     repeated: bool
-    def __init__(self, shard: _Optional[int] = ..., hour: _Optional[_Iterable[int]] = ..., global_index: _Optional[_Iterable[int]] = ..., due_ms: _Optional[_Iterable[int]] = ..., overdue: _Optional[_Iterable[int]] = ..., repeated: _Optional[bool] = ...) -> None: ...
+    repeats: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, shard: _Optional[int] = ..., hour: _Optional[_Iterable[int]] = ..., global_index: _Optional[_Iterable[int]] = ..., due_ms: _Optional[_Iterable[int]] = ..., overdue: _Optional[_Iterable[int]] = ..., repeated: _Optional[bool] = ..., repeats: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ScheduleStreamRequest(_message.Message):
     __slots__ = ("request", "batch")

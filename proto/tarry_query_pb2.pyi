@@ -154,7 +154,7 @@ class ListMessagesResponse(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[_Union[ListedMessage, _Mapping]]] = ..., cursor: _Optional[str] = ..., looked_to_ms: _Optional[int] = ...) -> None: ...
 
 class ListedMessage(_message.Message):
-    __slots__ = ("id", "due_ms", "state", "group", "attempt", "reason", "offset", "released_ms", "damaged", "tags", "keys", "ordering_key", "properties", "body_bytes", "body")
+    __slots__ = ("id", "due_ms", "state", "group", "attempt", "reason", "offset", "released_ms", "damaged", "tags", "keys", "ordering_key", "properties", "body_bytes", "body", "idempotency_key")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +177,7 @@ class ListedMessage(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     BODY_BYTES_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     id: str
     due_ms: int
     state: ListedState
@@ -192,7 +193,8 @@ class ListedMessage(_message.Message):
     properties: _containers.ScalarMap[str, str]
     body_bytes: int
     body: bytes
-    def __init__(self, id: _Optional[str] = ..., due_ms: _Optional[int] = ..., state: _Optional[_Union[ListedState, str]] = ..., group: _Optional[str] = ..., attempt: _Optional[int] = ..., reason: _Optional[_Union[_tarry_message_pb2.RetryReason, str]] = ..., offset: _Optional[int] = ..., released_ms: _Optional[int] = ..., damaged: _Optional[bool] = ..., tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., ordering_key: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., body_bytes: _Optional[int] = ..., body: _Optional[bytes] = ...) -> None: ...
+    idempotency_key: str
+    def __init__(self, id: _Optional[str] = ..., due_ms: _Optional[int] = ..., state: _Optional[_Union[ListedState, str]] = ..., group: _Optional[str] = ..., attempt: _Optional[int] = ..., reason: _Optional[_Union[_tarry_message_pb2.RetryReason, str]] = ..., offset: _Optional[int] = ..., released_ms: _Optional[int] = ..., damaged: _Optional[bool] = ..., tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., ordering_key: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., body_bytes: _Optional[int] = ..., body: _Optional[bytes] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
 
 class GetLifeRequest(_message.Message):
     __slots__ = ("id",)
@@ -389,7 +391,7 @@ class BulkCursor(_message.Message):
     def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., phase: _Optional[int] = ..., hour: _Optional[int] = ..., place: _Optional[int] = ..., chosen: _Optional[bytes] = ..., counts: _Optional[_Union[BulkCancel, _Mapping]] = ..., key: _Optional[int] = ...) -> None: ...
 
 class FindByKeyRequest(_message.Message):
-    __slots__ = ("topic", "key", "due_from_ms", "due_to_ms", "states", "limit", "records", "begin")
+    __slots__ = ("topic", "key", "due_from_ms", "due_to_ms", "states", "limit", "records", "begin", "idempotency_key")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     DUE_FROM_MS_FIELD_NUMBER: _ClassVar[int]
@@ -398,6 +400,7 @@ class FindByKeyRequest(_message.Message):
     LIMIT_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     topic: str
     key: str
     due_from_ms: int
@@ -406,7 +409,8 @@ class FindByKeyRequest(_message.Message):
     limit: int
     records: bool
     begin: str
-    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., due_from_ms: _Optional[int] = ..., due_to_ms: _Optional[int] = ..., states: _Optional[_Iterable[_Union[_tarry_message_pb2.MessageState, str]]] = ..., limit: _Optional[int] = ..., records: _Optional[bool] = ..., begin: _Optional[str] = ...) -> None: ...
+    idempotency_key: str
+    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., due_from_ms: _Optional[int] = ..., due_to_ms: _Optional[int] = ..., states: _Optional[_Iterable[_Union[_tarry_message_pb2.MessageState, str]]] = ..., limit: _Optional[int] = ..., records: _Optional[bool] = ..., begin: _Optional[str] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
 
 class FindByKeyResponse(_message.Message):
     __slots__ = ("messages", "next", "unreadable")

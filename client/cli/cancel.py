@@ -10,9 +10,11 @@ from tarry.client.aio import Client
 from tarry.client.cli import bulk
 from tarry.client.cli.matching import PANEL, Filter
 from tarry.client.cli.options import OnCluster
-from tarry.client.cli.output import Output, print_outcomes
+from tarry.client.cli.output import REFUSED, Output, print_outcomes, print_rows
+from tarry.client.errors import NotFound
 from tarry.client.queries.matching import Matching
-from tarry.client.results import CancelOutcome
+from tarry.client.results import CancelOutcome, MessageState
+from tarry.proto.reasons import Reason
 
 EPILOG = "Exit code 1 also where a message named by its id was not cancelled. " + bulk.EXIT_CODES
 
@@ -29,6 +31,14 @@ async def cancel(
     topic: Annotated[
         str, typer.Option(help="Cancel this topic's pending messages that match.", rich_help_panel=PANEL)
     ] = "",
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            help="With --topic: what was scheduled with it, released too, as by its ids.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.", rich_help_panel=PANEL)] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", rich_help_panel=PANEL)] = False,
     resume: Annotated[
@@ -41,10 +51,18 @@ async def cancel(
 ) -> None:
     """Cancel messages until a consumer is given them: by their ids, or with --topic all pending that match.
 
+    With --topic and --idempotency-key: what was scheduled with that key, pending or released.
+
     Outcomes: cancelled, already_cancelled, already_delivered (a consumer has it, or has had it), already_done
     (every group is done with it), not_found.
     """
     only = matching.only
+    if idempotency_key is not None:
+        if message_ids or not topic or resume or only.keys() - {"due_from_ms", "due_to_ms"}:
+            raise typer.BadParameter("goes with --topic and due times only", param_hint="--idempotency-key")
+        ids = await _having(client, topic, idempotency_key, only)
+        await _each(client, ids, idempotency_key, cluster.output, remaining_groups, dry_run=dry_run)
+        return
     if topic or only or dry_run or resume:
         if message_ids or remaining_groups or not topic:
             raise typer.BadParameter("give ids, or --topic and what the messages have in common")
@@ -54,6 +72,48 @@ async def cancel(
         raise typer.BadParameter("give ids, or --topic and what the messages have in common")
     outcomes = await client.producer().cancel_many(message_ids, remaining_groups=remaining_groups)
     print_outcomes("id", zip(message_ids, outcomes, strict=True), CancelOutcome.CANCELLED, cluster.output)
+
+
+async def _having(client: Client, topic: str, idempotency_key: str, only: Matching) -> list[str]:
+    """Return the ids of what has the key and may be cancelled. Raises typer.BadParameter."""
+    if not idempotency_key:  # as of a variable of the shell that is not set
+        raise typer.BadParameter("must not be empty", param_hint="--idempotency-key")
+    ids, begin, query = list[str](), "", client.query()
+    while True:
+        page = await query.find(
+            topic,
+            idempotency_key=idempotency_key,
+            due_from_ms=only.get("due_from_ms", 0),
+            due_to_ms=only.get("due_to_ms", 0),
+            states=(MessageState.PENDING, MessageState.RELEASED),
+            begin=begin,
+        )
+        ids += [message.id for message in page.messages]
+        if not (begin := page.next):
+            return ids
+
+
+async def _each(
+    client: Client,
+    ids: list[str],
+    idempotency_key: str,
+    output: Output,
+    remaining_groups: bool,
+    *,
+    dry_run: bool,
+) -> None:
+    """Cancel what has the key. Of several messages the earlier ones are done with, which is no failure."""
+    if dry_run:
+        print_rows([{"id": each} for each in ids], ["id"], output)
+        return
+    if not ids:
+        text = f"no message that is pending or still kept has the idempotency key {idempotency_key!r}"
+        raise NotFound(Reason.MESSAGE_NOT_FOUND, text)
+    outcomes = await client.producer().cancel_many(ids, remaining_groups=remaining_groups)
+    rows = [{"id": each, "outcome": outcome.value} for each, outcome in zip(ids, outcomes, strict=True)]
+    print_rows(rows, ["id", "outcome"], output)
+    if CancelOutcome.CANCELLED not in outcomes:
+        raise typer.Exit(REFUSED)
 
 
 async def _matching(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, cast
 
 import typer
@@ -42,6 +42,12 @@ class ClusterFlags:
         int | None,
         duration_option("--temporary-group", help="How long a temporary group waits for its consumer."),
     ] = None
+    idempotency_window_ms: Annotated[
+        int | None,
+        duration_option(
+            "--idempotency-window", help="How long behind a message's release its idempotency key counts."
+        ),
+    ] = None
     delay_levels_ms: Annotated[
         Any,
         typer.Option(
@@ -51,8 +57,8 @@ class ClusterFlags:
 
     def given(self) -> dict[str, Any]:
         """Return the settings that were given."""
-        names = ("retention_ms", "group_expiry_ms", "temporary_group_ms", "delay_levels_ms")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @cluster_command(cluster_app, "show")
@@ -78,12 +84,12 @@ async def set_settings(
 @cluster_command(cluster_app, "unset")
 async def unset_settings(
     client: Client,
-    fields: Annotated[list[str], typer.Argument(metavar="FIELD...", help=f"Settings: {', '.join(FIELDS)}.")],
+    names: Annotated[list[str], typer.Argument(metavar="FIELD...", help=f"Settings: {', '.join(FIELDS)}.")],
     *,
     cluster: OnCluster,
 ) -> None:
     """Set settings no more: their built-in defaults count."""
-    _show(await client.operator().set_cluster(unset=fields), cluster.output)
+    _show(await client.operator().set_cluster(unset=names), cluster.output)
 
 
 def _show(found: ClusterDescription, output: Output) -> None:
@@ -96,5 +102,6 @@ def _show(found: ClusterDescription, output: Output) -> None:
     texts["delay_levels_ms"] = ",".join(map(duration_text, delays))
     if not found.settings["group_expiry_ms"]:
         texts["group_expiry_ms"] = "never"
-    rows = [{"setting": name, "value": texts[name], "set_by": found.set_by[name]} for name in FIELDS]
+    names = [name for name in FIELDS if name in found.set_by]  # nodes of other versions lack some
+    rows = [{"setting": name, "value": texts[name], "set_by": found.set_by[name]} for name in names]
     print_rows(rows, COLUMNS)

@@ -20,7 +20,10 @@ STATES = [MessageState.PENDING, MessageState.RELEASED, MessageState.CANCELLED]
 async def find(
     client: Client,
     topic: Annotated[str, typer.Argument(help="The topic that the messages are of.")],
-    key_: Annotated[str, typer.Argument(metavar="KEY", help="One of their keys, whole.")],
+    key_: Annotated[str, typer.Argument(metavar="[KEY]", help="One of their keys, whole.")] = "",
+    idempotency_key: Annotated[
+        str, typer.Option(metavar="KEY", help="Find what was scheduled with it; instead of a key.")
+    ] = "",
     due_from_ms: Annotated[
         int | None, time_option("--due-from", help="Only what is due then or later.")
     ] = None,
@@ -39,12 +42,14 @@ async def find(
     *,
     cluster: OnCluster,
 ) -> None:
-    """Find messages by a key: what is pending, and what was released and is still kept.
+    """Find messages by a key or an idempotency key: what is pending, and what was released and is still kept.
 
     They come by the hour in which they are due, those of an hour as they were scheduled.
     """
     if set(state or ()) - set(STATES):
         raise typer.BadParameter("use pending, released or cancelled", param_hint="--state")
+    if bool(key_) == bool(idempotency_key):
+        raise typer.BadParameter("give either KEY or --idempotency-key")
     found: list[FoundMessage] = []
     unreadable, begin, query = 0, "", client.query()
     with words().status("looking for messages") as spinner:
@@ -52,6 +57,7 @@ async def find(
             page = await query.find(
                 topic,
                 key_,
+                idempotency_key=idempotency_key,
                 due_from_ms=due_from_ms or 0,
                 due_to_ms=due_to_ms or 0,
                 states=state or (),
@@ -82,4 +88,5 @@ def _row(message: FoundMessage, *, for_programs: bool) -> dict[str, object]:
     body = body_fields(message.body)
     if not for_programs:
         return {**row, "body": next(iter(body.values()))}
-    return {**row, **fields_of(message, "tags", "keys", "ordering_key", "properties"), **body}
+    content = fields_of(message, "tags", "keys", "ordering_key", "idempotency_key", "properties")
+    return {**row, **content, **body}

@@ -19,10 +19,10 @@ from tarry.client.errors import TarryError
 from tarry.client.queries.listing import PAGE_MAX, ListOptions
 
 FIELDS = ("due_ms", "state", "group", "attempt", "reason", "offset", "released_ms", "damaged", "tags", "keys",
-          "ordering_key", "properties", "body_bytes")  # fmt: skip
+          "ordering_key", "idempotency_key", "properties", "body_bytes")  # fmt: skip
 """Of a message, as JSON shows it before the body."""
 LOOKED = "due", "id", "state"
-NOTED = "group", "attempt", "reason", "tags", "keys", "ordering_key", "properties"
+NOTED = "group", "attempt", "reason", "tags", "keys", "ordering_key", "idempotency_key", "properties"
 """Columns that a table has where some message has such a thing."""
 
 

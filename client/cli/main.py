@@ -76,7 +76,7 @@ async def get(
     fields = {
         **fields_of(message, "id", "topic", "state"),
         **({"due_ms": message.due_ms} if for_programs else {"due": time_text(message.due_ms)}),
-        **fields_of(message, "tags", "keys", "ordering_key", "properties"),
+        **fields_of(message, "tags", "keys", "ordering_key", "idempotency_key", "properties"),
         **body_fields(message.body),
     }
     print_fields(fields, cluster.output)

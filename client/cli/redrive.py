@@ -111,6 +111,7 @@ async def _one(producer: Producer, one: Missing, done: set[str], *, dry_run: boo
     if pending and await producer.cancel(one.id) not in GONE:
         return Redriven(one, Fate.NOT_MISSING)
     own = {name: value for name, value in stored.properties.items() if not name.startswith(RESERVED)}
+    # Not with its idempotency key, which the missing one has.
     copy = await producer.schedule(
         stored.topic,
         stored.body,
@@ -118,7 +119,7 @@ async def _one(producer: Producer, one: Missing, done: set[str], *, dry_run: boo
         tags=stored.tags,
         keys=stored.keys,
         properties={**own, REDRIVEN_FROM: one.id},
-        ordering_key=stored.ordering_key,
+        ordering_key=stored.ordering_key,  # but no idempotency key: the missing message has used it
     )
     return Redriven(one, Fate.REDRIVEN, copy.id)
 

@@ -45,6 +45,9 @@ def schedule(
     ordering_key: Annotated[
         str, typer.Option(help="Messages of one such key are delivered one after another.")
     ] = "",
+    idempotency_key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Schedule it only if no message of the topic has it.")
+    ] = None,
     file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="Read the body from a file.")
     ] = None,
@@ -60,7 +63,8 @@ def schedule(
 ) -> None:
     """Schedule a message: give --delay, --due or --level.
 
-    It is fsynced on a majority of nodes when this command prints its id.
+    It is fsynced on a majority of nodes when this command prints its id. With --idempotency-key it may be run
+    again: it prints the id of the first, and "repeated".
     """
     given = [(Time.DELAY_MS, delay_ms), (Time.DUE_MS, due_ms), (Time.DELAY_LEVEL, level)]
     times = [(kind, value) for kind, value in given if value is not None]
@@ -71,6 +75,10 @@ def schedule(
         raise typer.BadParameter("goes with --count and --delay or --due", param_hint="--spread")
     if count > 1 and max(value + spread_ms, count * spread_ms) > INT64_MAX:
         raise typer.BadParameter("--spread, or the time itself, is beyond any due time")
+    if idempotency_key is not None and (count > 1 or not idempotency_key):
+        raise typer.BadParameter(
+            "must not be empty, and stands for one message: leave out --count", param_hint="--idempotency-key"
+        )
     content = content_of(body, file)
     properties = dict(property_of(text) for text in property_ or [])
 
@@ -86,12 +94,14 @@ def schedule(
             keys=key_ or (),
             properties=properties,
             ordering_key=ordering_key,
+            idempotency_key=idempotency_key or "",
         )
         if cluster.output is Output.JSON:
             print_fields(scheduled._asdict(), cluster.output)
             return
         due = time_text(scheduled.due_ms) + (" (overdue: delivered at once)" if scheduled.overdue else "")
-        print_fields({"id": scheduled.id, "due": due}, cluster.output)
+        repeated = {"repeated": "it was scheduled before"} if scheduled.repeated and idempotency_key else {}
+        print_fields({"id": scheduled.id, "due": due, **repeated}, cluster.output)
 
     async def many(client: Client) -> None:
         producer, first_id, last_id, overdue = client.producer(), "", "", 0

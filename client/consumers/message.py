@@ -174,6 +174,11 @@ class View:
         return self._parsed.ordering_key
 
     @property
+    def idempotency_key(self) -> str:
+        """The key by which it was scheduled once only; empty: it has none."""
+        return self._parsed.idempotency_key
+
+    @property
     def properties(self) -> Mapping[str, str]:
         return dict(self._parsed.properties)
 

@@ -23,11 +23,13 @@ class ClusterOptions(PolicyOptions, total=False):
     """Without use for so long, groups that consumers made are deleted; 0: never."""
     temporary_group_ms: int
     """For which a temporary group waits for its consumer to come back."""
+    idempotency_window_ms: int
+    """How long behind a message's release its idempotency key counts, 1 at least."""
     delay_levels_ms: Sequence[int]
     """What the delay levels 1, 2, … mean."""
 
 
-_TIMES: Final = ("retention_ms", "group_expiry_ms", "temporary_group_ms")
+_TIMES: Final = ("retention_ms", "group_expiry_ms", "temporary_group_ms", "idempotency_window_ms")
 FIELDS: Final = (*group_policy.FIELDS, *_TIMES, "delay_levels_ms")
 _SENT_AS: Final = {"delay_levels_ms": "delay_levels"}
 

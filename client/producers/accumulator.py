@@ -2,6 +2,8 @@
 
 put ──► open, one for each way to name a time ──► sealed (full, or its turn came) ──► in flight
                  ▲ stays open while enough requests are in flight: the busier, the larger
+
+Messages with idempotency keys have requests of their own: all messages of a request have one, or none.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ class SharedRequest:
     """Messages that name their time in the same way, and the waiter of each."""
 
     time: Time
+    idempotent: bool = False
+    """Each has an idempotency key; else none."""
     topics: dict[str, int] = field(default_factory=dict)
     topic: list[int] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
@@ -61,6 +65,7 @@ class SharedRequest:
             self.masks if self.masks_any else None,
             self.records,
             jitter,
+            idempotent=self.idempotent,
         )
 
 
@@ -73,7 +78,8 @@ class Accumulator:
     def __init__(self, settings: Settings, send: Send) -> None:
         self._settings = settings
         self._send = send
-        self._open: dict[Time, SharedRequest] = {}
+        self._open: tuple[dict[Time, SharedRequest], ...] = ({}, {})
+        """Without idempotency keys, and with."""
         self._sealed: deque[SharedRequest] = deque()
         self._in_flight: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Handle | None = None
@@ -81,12 +87,21 @@ class Accumulator:
         """Messages put and not yet sent with an outcome."""
 
     def put(
-        self, time: Time, topic: str, value: int, mask: int, jitter_ms: int, record: bytes, waiter: Waiter
+        self,
+        time: Time,
+        topic: str,
+        value: int,
+        mask: int,
+        jitter_ms: int,
+        idempotent: bool,
+        record: bytes,
+        waiter: Waiter,
     ) -> None:
         """Add one message; it leaves with the loop's next turn, or with the next free request."""
-        shared = self._open.get(time)
+        opened = self._open[idempotent]
+        shared = opened.get(time)
         if shared is None:
-            shared = self._open[time] = SharedRequest(time)
+            shared = opened[time] = SharedRequest(time, idempotent)
         shared.put(topic, value, mask, jitter_ms, record, waiter)
         self.waiting += 1
         settings = self._settings
@@ -94,7 +109,7 @@ class Accumulator:
             len(shared.records) >= settings.batch_messages_max
             or shared.record_bytes >= settings.batch_bytes_max
         ):
-            self._sealed.append(self._open.pop(time))
+            self._sealed.append(opened.pop(time))
         if self._timer is None:
             loop = asyncio.get_running_loop()
             if settings.linger_ms:
@@ -116,8 +131,9 @@ class Accumulator:
     def _start(self) -> None:
         while len(self._in_flight) < self._settings.gather_in_flight_max:
             if not self._sealed:
-                self._sealed.extend(self._open.values())
-                self._open.clear()
+                for opened in self._open:
+                    self._sealed.extend(opened.values())
+                    opened.clear()
                 if not self._sealed:
                     return
             shared = self._sealed.popleft()

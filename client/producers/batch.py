@@ -63,6 +63,8 @@ class Batch:
     jitter_ms: NDArray[np.uint32] | None = None
     bare: Sequence[bytes] | None = None
     """The records without their trace context, if it was added to any."""
+    idempotent: bool = False
+    """Every record has an idempotency key, by which a retry finds what is scheduled; else none has one."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -95,6 +97,7 @@ class Batch:
             self.records[start:stop],
             None if self.jitter_ms is None else self.jitter_ms[start:stop],
             None if self.bare is None else self.bare[start:stop],
+            self.idempotent,
         )
 
     def without_context(self) -> Batch:
@@ -176,16 +179,26 @@ def batch_of(
     properties: Sequence[Mapping[str, str]] | None,
     jitter_ms: ArrayLike | None = None,
     ordering_keys: Sequence[str] | None = None,
+    idempotency_keys: Sequence[str] | None = None,
 ) -> Batch:
     """Return the batch of columns; a column given as None is empty for every message.
 
-    Raises InvalidBatch for columns of unequal length, InvalidTime as time_column.
+    Raises InvalidBatch for columns of unequal length or an empty idempotency key, InvalidTime as time_column.
     """
     count = len(bodies)
-    columns = {"tags": tags, "keys": keys, "properties": properties, "ordering_keys": ordering_keys}
+    columns = {
+        "tags": tags,
+        "keys": keys,
+        "properties": properties,
+        "ordering_keys": ordering_keys,
+        "idempotency_keys": idempotency_keys,
+    }
     for name, column in columns.items():
         if column is not None and len(column) != count:
             raise InvalidBatch(Reason.COLUMNS_DIFFER, f"{count} bodies but {len(column)} {name}")
+    if idempotency_keys is not None and not all(idempotency_keys):
+        text = "an idempotency key is empty: give each message of the batch one, or give no idempotency_keys"
+        raise InvalidBatch(Reason.IDEMPOTENCY_KEYS_MIXED, text)
     if all(column is None for column in columns.values()):
         records = body_records(bodies)
     else:
@@ -197,11 +210,21 @@ def batch_of(
                 keys or repeat(()),
                 properties or repeat(None),
                 ordering_keys or repeat(""),
+                idempotency_keys or repeat(""),
             )
         )
     masks = list(map(tag_mask, tags, ordering_keys or repeat(""))) if tags else None
     jitter = None if jitter_ms is None else jitter_column(jitter_ms, count)
-    return Batch(time, time_column(time, times, count), [topic], None, masks, records, jitter)
+    return Batch(
+        time,
+        time_column(time, times, count),
+        [topic],
+        None,
+        masks,
+        records,
+        jitter,
+        idempotent=idempotency_keys is not None,
+    )
 
 
 def parts_around(error: Refused, count: int) -> list[tuple[int, int]]:

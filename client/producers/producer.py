@@ -2,6 +2,7 @@
 
 Every request carries the producer's id and a sequence, kept over retries, so
 that a retry finds the answer to the first attempt instead of scheduling twice.
+Where messages have idempotency keys, a retry finds them by these instead.
 """
 
 from __future__ import annotations
@@ -80,8 +81,13 @@ class Producer(OneWayErrors):
         due time. Messages scheduled at the same time, by tasks or threads, share a request.
         Cancelling the wait does not cancel the message.
 
+        With an ``idempotency_key`` it may be called again whatever became of the call before, by any process:
+        the message is scheduled once, and later answers are ``repeated``, with its id and present due time.
+        The content has to be the same; the due time may be another, and that of the first call holds.
+
         Raises InvalidTime, Closed, and Overloaded for too many waiting, at once: an async call before it
-        is awaited. Raises Refused, Overloaded, Unavailable or OutcomeUnknown as the cluster answers.
+        is awaited. Raises Refused, Overloaded, Unavailable or OutcomeUnknown as the cluster answers;
+        IdempotencyConflict where other content was scheduled with the key.
         """
         answer: asyncio.Future[Scheduled] = asyncio.get_running_loop().create_future()
         self._put(topic, body, answer, **options)
@@ -120,6 +126,7 @@ class Producer(OneWayErrors):
         keys: Sequence[Sequence[str]] | None = None,
         properties: Sequence[Mapping[str, str]] | None = None,
         ordering_keys: Sequence[str] | None = None,
+        idempotency_keys: Sequence[str] | None = None,
     ) -> ScheduledBatch:
         """Schedule n messages: all of them or none, up to ``batch_messages_max`` and ``batch_bytes_max``.
 
@@ -127,12 +134,26 @@ class Producer(OneWayErrors):
         none. A time is one number for all or a column of n (list or array);
         the other columns have n or are None.
 
+        ``idempotency_keys`` has one for each message, and none is empty. The answer's ``repeats`` tells which
+        were used before; after any error the same batch may be scheduled again.
+
         Raises what ``schedule`` does, and PartlyScheduled where some pieces of
         several were taken and others were not.
         """
         self._check_open()
         time, times = time_of(due_ms, delay_ms, delay_level)
-        batch = batch_of(topic, bodies, time, times, tags, keys, properties, jitter_ms, ordering_keys)
+        batch = batch_of(
+            topic,
+            bodies,
+            time,
+            times,
+            tags,
+            keys,
+            properties,
+            jitter_ms,
+            ordering_keys,
+            idempotency_keys,
+        )
         if self._spans is None:
             return await self._send_batch(batch)
         with self._spans.batch(batch, properties) as traced:
@@ -165,7 +186,13 @@ class Producer(OneWayErrors):
         return outcomes
 
     async def cancel_by_key(
-        self, topic: str, key: str, *, due_from_ms: int = 0, due_to_ms: int = 0
+        self,
+        topic: str,
+        key: str = "",
+        *,
+        idempotency_key: str = "",
+        due_from_ms: int = 0,
+        due_to_ms: int = 0,
     ) -> CancelledByKey:
         """Cancel the messages of a topic that have a key, until a consumer is given them; count the outcomes.
 
@@ -173,6 +200,7 @@ class Producer(OneWayErrors):
         scheduled or rescheduled meanwhile may be. Where it raises, some may be cancelled: repeat it.
 
         Args:
+            key, idempotency_key: one of the two. Several may have an idempotency key, one after another.
             due_from_ms, due_to_ms: only what is due from then on, and before then; 0: whenever.
 
         Raises NotFound, NotPermitted, InvalidQuery; Unavailable with KEYS_INCOMPLETE while the leader builds
@@ -184,6 +212,7 @@ class Producer(OneWayErrors):
             request = find_request(
                 topic,
                 key,
+                idempotency_key=idempotency_key,
                 due_from_ms=due_from_ms,
                 due_to_ms=due_to_ms,
                 states=(MessageState.PENDING, MessageState.RELEASED),
@@ -256,7 +285,7 @@ class Producer(OneWayErrors):
         group: str = "",
         topic: str = "",
     ) -> Change:
-        """Replace parts of a pending message; None leaves one as it is. The ordering key stays.
+        """Replace parts of a pending message; None leaves one as it is. Ordering and idempotency key stay.
 
         The other arguments are as of ``reschedule``. Raises TooLarge, Refused, ValueError.
         """
@@ -316,6 +345,7 @@ class Producer(OneWayErrors):
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         ordering_key: str = "",
+        idempotency_key: str = "",
     ) -> None:
         self._check_open()
         if delay_ms is not None and due_ms is None and delay_level is None:
@@ -335,13 +365,15 @@ class Producer(OneWayErrors):
             raise Overloaded(
                 "PRODUCER_FULL", f"{self._accumulator.waiting} messages wait for their answer", {}, 10
             )
-        serialized = record(bytes(body), tags, keys, properties, ordering_key)
-        self._accumulator.put(
-            time, topic, value, tag_mask(tags, ordering_key) if tags else 0, jitter_ms, serialized, waiter
-        )
+        serialized = record(bytes(body), tags, keys, properties, ordering_key, idempotency_key)
+        mask = tag_mask(tags, ordering_key) if tags else 0
+        idempotent = bool(idempotency_key)
+        self._accumulator.put(time, topic, value, mask, jitter_ms, idempotent, serialized, waiter)
 
     async def _send(self, batch: Batch) -> producer_pb.ScheduleBatchResponse:
-        sequence = await self._sequences.take()
+        sequence = (
+            await self._sequences.take()
+        )  # it also bounds the requests in flight: those without it, too
         try:
             request = batch.request(self.id, sequence)
             response: producer_pb.ScheduleBatchResponse = await self._calls.call(

@@ -39,6 +39,7 @@ from tarry.client.spans import (
     tracer,
 )
 from tarry.client.tracing import Tracing
+from tarry.proto.trace_context import TRACE_PROPERTIES
 
 Properties = Mapping[str, str]
 
@@ -50,13 +51,13 @@ class SendSpans:
         self._tracer = tracer(tracing)
         self._attributes = attributes("send", producer)
 
-    def message(self, topic: str, record: bytes) -> tuple[Span, bytes]:
+    def message(self, topic: str, record: bytes, *, idempotent: bool) -> tuple[Span, bytes]:
         """Start the span of one message; return it with the bytes to append to the message's record."""
         names = fields()
         named = any(map(record.__contains__, map(str.encode, names)))  # hardly ever: only then it is parsed
         own = properties_of(record) if named else {}
         span = self._start(topic, {}, [own] if own else [])
-        return span, _addition(carried(span), own)
+        return span, _addition(_context(span, idempotent=idempotent), own)
 
     @contextmanager
     def batch(self, batch: Batch, properties: Sequence[Properties] | None) -> Iterator[Batch]:
@@ -64,7 +65,8 @@ class SendSpans:
         own = list(filterfalse(fields().isdisjoint, filter(None, properties or ())))
         span = self._start(batch.topics[0], {MESSAGE_COUNT: len(batch)}, own)
         try:
-            yield _carrying(batch, carried(span), properties if own else None)
+            context = _context(span, idempotent=batch.idempotent)
+            yield _carrying(batch, context, properties if own else None)
         except BaseException as error:
             failed(span, error)
             raise
@@ -89,11 +91,19 @@ class TracedAccumulator(Accumulator):
         self._spans = spans
 
     def put(
-        self, time: Time, topic: str, value: int, mask: int, jitter_ms: int, record: bytes, waiter: Waiter
+        self,
+        time: Time,
+        topic: str,
+        value: int,
+        mask: int,
+        jitter_ms: int,
+        idempotent: bool,
+        record: bytes,
+        waiter: Waiter,
     ) -> None:
         """Add one message, as part of the current trace."""
-        put = partial(super().put, time, topic, value, mask, jitter_ms)
-        span, addition = self._spans.message(topic, record)
+        put = partial(super().put, time, topic, value, mask, jitter_ms, idempotent)
+        span, addition = self._spans.message(topic, record, idempotent=idempotent)
         without = partial(put, record) if addition else None
         put(record + addition, _Sent(waiter, span, without))
 
@@ -132,6 +142,15 @@ class _Sent:
     def _end(self) -> None:
         self._over = True
         self._span.end()
+
+
+def _context(span: Span, *, idempotent: bool) -> Properties:
+    """Return the properties that carry the span's context.
+
+    With an idempotency key only those that the cluster does not compare: a repetition would be refused.
+    """
+    context = carried(span)
+    return {name: context[name] for name in context.keys() & TRACE_PROPERTIES} if idempotent else context
 
 
 def _carrying(batch: Batch, context: Properties, properties: Sequence[Properties] | None) -> Batch:

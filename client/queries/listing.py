@@ -63,6 +63,7 @@ class ListedMessage:
     tags: tuple[str, ...]
     keys: tuple[str, ...]
     ordering_key: str
+    idempotency_key: str
     properties: Mapping[str, str]
     """Of a dead letter also where it came from."""
     body_bytes: int
@@ -89,6 +90,7 @@ class ListedMessage:
             tuple(listed.tags),
             tuple(listed.keys),
             listed.ordering_key,
+            listed.idempotency_key,
             dict(listed.properties),
             listed.body_bytes,
             listed.body if bodies and not listed.damaged else None,

@@ -130,8 +130,9 @@ class Query:
     async def find(
         self,
         topic: str,
-        key: str,
+        key: str = "",
         *,
+        idempotency_key: str = "",
         due_from_ms: int = 0,
         due_to_ms: int = 0,
         states: Collection[MessageState] = (),
@@ -144,6 +145,7 @@ class Query:
         What was acknowledged before the call is found, while the cluster keeps it: also what was delivered.
 
         Args:
+            key, idempotency_key: one of the two; several may have an idempotency key, one after another.
             due_from_ms, due_to_ms: only what is due from then on, and before then; 0: whenever.
             states: only what is in one of these; none given: in any.
             limit: messages of the page, 1,000 at most.
@@ -156,6 +158,7 @@ class Query:
         request = find_request(
             topic,
             key,
+            idempotency_key=idempotency_key,
             due_from_ms=due_from_ms,
             due_to_ms=due_to_ms,
             states=states,

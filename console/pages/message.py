@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from tarry.client.cli.times import time_text
 from tarry.client.errors import TarryError
+from tarry.client.found import FoundMessage
 from tarry.client.queries.life import MessageLife
 from tarry.client.results import CancelOutcome, ChangeOutcome, MessageState, StoredMessage
 from tarry.console.forms import read_duration, read_time
@@ -21,6 +22,8 @@ from tarry.console.views.cells import path
 
 HISTORY_MS: Final = 10_000
 """For each node to look through its ledger; what it has told by then is shown."""
+LOOKS_MAX: Final = 5
+"""Pages of messages with an idempotency key that the cluster is asked for."""
 OUTCOMES: Final = {
     CancelOutcome.CANCELLED: "No consumer gets it any more.",
     CancelOutcome.ALREADY_CANCELLED: "It was cancelled before.",
@@ -45,7 +48,24 @@ async def _search(request: Request) -> Response:
     look = await access_of(request).watch.look()
     if asked := request.query_params.get("id", "").strip():
         return RedirectResponse(path("message", asked), 303)
-    return render(request, "search.html", look=look)
+    topic, key = (request.query_params.get(name, "") for name in ("topic", "idempotency_key"))
+    found: list[FoundMessage] | None = None
+    if topic and key:
+        found = await _found(request, topic, key)
+        if len(found) == 1:
+            return RedirectResponse(path("message", found[0].id), 303)
+    return render(request, "search.html", look=look, topic=topic, key=key, found=found)
+
+
+async def _found(request: Request, topic: str, key: str) -> list[FoundMessage]:
+    """Return the messages with an idempotency key; of very many only the first."""
+    found, begin, query = list[FoundMessage](), "", client_of(request).query()
+    for _ in range(LOOKS_MAX):
+        page = await query.find(topic, idempotency_key=key, begin=begin)
+        found += page.messages
+        if not (begin := page.next):
+            break
+    return found
 
 
 async def _message(request: Request) -> Response:
@@ -136,7 +156,7 @@ async def _reschedule(request: Request) -> Response:
 
 
 async def _send_again(request: Request) -> Response:
-    """Schedule a message with the same content, as another one."""
+    """Schedule a message with the same content, as another one: without its idempotency key."""
     form, message_id = await form_of(request), request.path_params["id"]
     producer, back = access_of(request).producer, path("message", message_id)
     try:

@@ -21,7 +21,13 @@ from google.protobuf.message import DecodeError, Message
 from tarry.node.delivery.retries import fitting, within_hours
 from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.dead_letters import DEAD_LETTERS, REDRIVE_GROUP, RESERVED, dead_letter_topic
+from tarry.proto.dead_letters import (
+    DEAD_LETTERS,
+    IDEMPOTENCY_KEY,
+    REDRIVE_GROUP,
+    RESERVED,
+    dead_letter_topic,
+)
 from tarry.proto.message_id import InvalidMessageId, MessageId
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record, Retried
@@ -70,6 +76,7 @@ def read(record: bytes, offset: int, unit: np.void, request: RedriveRequest) -> 
         return None
     for key in own:
         del letter.properties[key]
+    letter.idempotency_key = own.get(IDEMPOTENCY_KEY, "")  # in a copy it counts nowhere
     copy = Retried(
         record=letter.SerializeToString(deterministic=True),
         hour=origin.hour,

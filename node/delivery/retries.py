@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tarry.node.delivery.policy import Policy, back_off_ms
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.dead_letters import NO_TOPIC
+from tarry.proto.dead_letters import IDEMPOTENCY_KEY, NO_TOPIC
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
 from tarry.replication.state_machine.ready_queue import ReadyQueue
@@ -72,6 +72,10 @@ def dead_letter(shard: int, copy: Retried) -> bytes:
     record.properties["tarry.group"] = copy.group
     record.properties["tarry.attempts"] = str(copy.attempt - 1)
     record.properties["tarry.reason"] = RetryReason.Name(copy.reason).removeprefix("RETRY_REASON_")
+    if record.idempotency_key:  # it counts for the topic of the first message, not for that of its letters
+        record.properties[IDEMPOTENCY_KEY] = record.idempotency_key
+        record.ClearField("idempotency_key")
+        record.ClearField("scheduled_digest")
     return record.SerializeToString(deterministic=True)
 
 

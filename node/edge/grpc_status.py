@@ -51,6 +51,7 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.TOO_MANY_STREAMS: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.CONSUMER_TOO_SLOW: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.CONSUMER_REPLACED: grpc.StatusCode.ABORTED,
+    Reason.IDEMPOTENCY_CONFLICT: grpc.StatusCode.ALREADY_EXISTS,
     Reason.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
     Reason.PERMISSION_DENIED: grpc.StatusCode.PERMISSION_DENIED,
     Reason.PEER_NOT_CERTIFIED: grpc.StatusCode.PERMISSION_DENIED,

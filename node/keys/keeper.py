@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -29,9 +29,10 @@ from tarry.node.repair.records import Damage
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.state_machine.keys import UNREAD, Unread, read
 from tarry.replication.state_machine.machine import Machine
+from tarry.wheel.columns import distinct
 from tarry.wheel.keys.key_index import KeyIndex, find
-from tarry.wheel.keys.run import ROW_BYTES, IsDropped, KeysDamaged, Run, Words
-from tarry.wheel.state import Flags, Numbers, WheelDamaged
+from tarry.wheel.keys.run import ROW, ROW_BYTES, IsDropped, KeysDamaged, Run, Words, having
+from tarry.wheel.state import Flags, Numbers, Rows, WheelDamaged
 
 log = structlog.get_logger()
 
@@ -137,23 +138,41 @@ class KeyKeeper:
 
         The hash is of topic and key; None: the index is not complete.
         """
+
+        def look(parts: Sequence[Rows], runs: Sequence[Run]) -> Words:
+            hashes = (key_hash, UNREAD)
+            found = [gathered.find(parts, one, first, end, most) for one in hashes]
+            found += [find(runs, one, first, end, most) for one in hashes]
+            return np.unique(np.concatenate(found))[:most]
+
+        return await self._find(look)
+
+    async def find_any(self, key_hashes: Words, first: int) -> Words | None:
+        """Return the ids from `first` on of messages that may have one of some keys, ascending.
+
+        The hashes are of topic and key. None: the index is not complete.
+        """
+        hashes = distinct(np.append(key_hashes, np.uint64(UNREAD)))
+
+        def look(parts: Sequence[Rows], runs: Sequence[Run]) -> Words:
+            found = [having(part, hashes, first) for part in parts]
+            found += [run.find_any(hashes, first) for run in runs]
+            return distinct(np.concatenate([np.empty(0, ROW), *found])["id"])
+
+        return await self._find(look)
+
+    async def _find(self, look: Callable[[Sequence[Rows], Sequence[Run]], Words]) -> Words | None:
+        """Return what is found in the rows in memory and in the runs; None: the index is not complete."""
         if self._machine.wheel is not self._wheel:
             self._begin()
         if self._unread or self._reading:
             await self.write()
         if not self.complete:
             return None
-        index, runs = self._index, self._index.runs
+        index = self._index
         parts = [part for some in (self._gathered, self._writing) for part in some.parts()]
-
-        def look() -> Words:
-            hashes = (key_hash, UNREAD)
-            found = [gathered.find(parts, one, first, end, most) for one in hashes]
-            found += [find(runs, one, first, end, most) for one in hashes]
-            return np.unique(np.concatenate(found))[:most]
-
         try:
-            found: Words = await self._look_up(look)
+            found: Words = await self._look_up(partial(look, parts, index.runs))
         except (OSError, KeysDamaged) as error:
             if index is self._index:
                 self._fail(str(error))

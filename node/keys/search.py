@@ -14,7 +14,7 @@ from tarry.node.keys.keeper import KeyKeeper
 from tarry.node.repair.records import Damage
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
-from tarry.replication.state_machine.keys import hashes, of_topic
+from tarry.replication.state_machine.keys import IDEMPOTENCY_PREFIX, hashes, of_topic
 from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.refusal import Refusal
@@ -46,11 +46,19 @@ class Wanted:
     due_from_ms: int = 0
     due_to_ms: int = DUE_MS_MAX
     states: Collection[MessageState] = (MessageState.PENDING, MessageState.RELEASED, MessageState.CANCELLED)
+    idempotent: bool = False
+    """The key is an idempotency key."""
 
     @property
     def key_hash(self) -> int:
         """Hash of topic and key."""
-        return int(of_topic(hashes([self.key.encode()]), np.array([self.queue], np.uint32))[0])
+        prefix = IDEMPOTENCY_PREFIX if self.idempotent else b""
+        return int(of_topic(hashes([prefix + self.key.encode()]), np.array([self.queue], np.uint32))[0])
+
+    def is_key_of(self, record: bytes) -> bool:
+        """Return whether a record has the key."""
+        parsed = Record.FromString(record)
+        return self.key == parsed.idempotency_key if self.idempotent else self.key in parsed.keys
 
     @property
     def first(self) -> int:
@@ -165,7 +173,7 @@ class KeySearch:
             for at, number, place, due, state, record in zip(
                 *map(np.ndarray.tolist, columns), records, strict=True
             )
-            if record is not None and wanted.key in Record.FromString(record).keys
+            if record is not None and wanted.is_key_of(record)
         ]
         step.found += found
         step.size_bytes += sum(len(one.record) for one in found)

@@ -1,7 +1,8 @@
 """Retention: what every group is past, and has been kept for long enough, is deleted.
 
 Ready queues are cut at an offset. An hour partition goes whole, once the
-release is past it and no offset that is left points into it.
+release is past it, no offset that is left points into it, and the idempotency
+keys of its messages count no more: the leader looks for them there.
 """
 
 from __future__ import annotations
@@ -58,16 +59,18 @@ class Kept:
         retention_ms: int,
         letters: LetterRetention | None = None,
         reads: RecordReads | None = None,
+        window_ms: int = 0,
     ) -> None:
         """Take ``retention_ms`` of topics that say nothing else; ``letters``: of dead-letter topics.
 
         ``reads``: of queues, whose older parts may not be cached; else such as wait for the disk.
+        ``window_ms``: for so long behind its end an hour is kept, whatever points into it.
         """
         reads = reads or RecordReads(machine)
         self.bytes = QueueBytes(machine, reads)
         """Of what groups have yet to acknowledge, as last measured."""
         self._machine = machine
-        self.retention_ms = retention_ms
+        self.retention_ms, self.window_ms = retention_ms, window_ms
         self._letters = letters
         self.reads = reads
         self._hours = QueueHours(reads)
@@ -86,7 +89,7 @@ class Kept:
         A block is read a turn of the event loop. A queue's new unit points into an hour of which nothing was
         pending only where a message came meanwhile: applying finds more units in the hour, and it stays.
         """
-        machine, hours = self._machine, await self._passed()
+        machine, hours = self._machine, await self._passed(now_ms)
         if self._letters is not None:
             await self._letters.read()
         cuts: dict[int, int] = {}
@@ -146,10 +149,11 @@ class Kept:
             end = min(begin + step, cut)
             yield end, groups * (EXPIRED_GROUP + (end - begin) * EXPIRED // most)
 
-    async def _passed(self) -> dict[int, int]:
-        """Return how many units there are in each of the hours that nothing is pending of any more."""
+    async def _passed(self, now_ms: int) -> dict[int, int]:
+        """Return how many units there are in each hour behind the window that nothing is pending of."""
         wheel, units = self._machine.wheel, {}
-        for at, hour in enumerate(wheel.hours(max(0, self._machine.frontier_ms // HOUR_MS))):
+        end_ms = min(self._machine.frontier_ms, now_ms - self.window_ms)
+        for at, hour in enumerate(wheel.hours(max(0, end_ms // HOUR_MS))):
             if at % TRIMMED_MAX == 0:
                 await asyncio.sleep(0)
             if not wheel.pending_in_hour(hour):
@@ -255,7 +259,9 @@ class Retention:
         while True:
             await asyncio.sleep(self._settings.retention_check_ms / 1000)
             try:
-                self._kept.retention_ms = dispatch(self._machine.queues.defaults, self._settings).retention_ms
+                times = dispatch(self._machine.queues.defaults, self._settings)
+                self._kept.retention_ms = times.retention_ms
+                self._kept.window_ms = times.idempotency_window_ms
                 await self._kept.measure()
                 await self._delete(await self._kept.plan(self._time.now_ms()))
             except UnitsDamaged as damage:  # whatever its units point into is not known: nothing goes

@@ -2,7 +2,8 @@
 
 An hour goes whole when no queue points into it. Until then a few messages of one topic would keep those of
 all others. What no queue points to nobody needs: it was cancelled, or every group has acknowledged it and it
-was kept long enough. Replicas may differ in what they have thinned out; no answer of the log rests on it.
+was kept long enough. But the leader looks for idempotency keys among all messages of an hour, so it is whole
+while they count. Replicas may differ in what they have thinned out; no answer of the log rests on it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import structlog
 from numpy.typing import NDArray
 
 from tarry.node.config import Dispatch
+from tarry.node.defaults import dispatch
 from tarry.node.recovery.checkpoints import Checkpoints
 from tarry.node.recovery.queue_hours import QueueHours
 from tarry.node.repair.records import Damage
@@ -91,9 +93,13 @@ class Thinning:
             self._damage.queues.report(error)  # whatever its units point to is not known: nothing goes
 
     async def _passed(self) -> dict[int, int]:
-        """Return how many units there are in each hour that lies wholly behind the release."""
+        """Return how many units there are in each hour that lies the window and more behind the release.
+
+        The release may be some seconds ahead of cluster time, hence one hour more; no clock of a node counts.
+        """
         wheel, units = self._wheel, {}
-        before = max(0, self._machine.frontier_ms // HOUR_MS - 1)
+        window_ms = dispatch(self._machine.queues.defaults, self._settings).idempotency_window_ms
+        before = max(0, (self._machine.frontier_ms - window_ms) // HOUR_MS - 1)
         for at, hour in enumerate(wheel.partitions()):
             if at % LOOKED_AT == 0:
                 await asyncio.sleep(0)

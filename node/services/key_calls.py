@@ -54,7 +54,8 @@ class KeyCalls:
             return unknown_topic(request.topic)
         states = {WHEEL_STATES[state] for state in request.states} or set(STATES)
         due_to_ms = request.due_to_ms or DUE_MS_MAX
-        wanted = Wanted(queue.queue, request.key, request.due_from_ms, due_to_ms, states)
+        key, idempotent = request.key or request.idempotency_key, bool(request.idempotency_key)
+        wanted = Wanted(queue.queue, key, request.due_from_ms, due_to_ms, states, idempotent)
         return await self._page(wanted, first, request.limit or PAGE, records=request.records)
 
     async def _page(self, wanted: Wanted, first: int, most: int, *, records: bool) -> Answer:
@@ -109,8 +110,12 @@ class KeyCalls:
 
 def _fault(request: pb.FindByKeyRequest) -> Refusal | None:
     begin_ms, end_ms = request.due_from_ms, request.due_to_ms
-    if not request.key or len(request.key) > KEY_CHARS_MAX:
-        return invalid_query(f"a key of {len(request.key)} characters: give 1 to {KEY_CHARS_MAX}")
+    if bool(request.key) == bool(request.idempotency_key):
+        which = "both a key and an idempotency key" if request.key else "neither a key nor an idempotency key"
+        return invalid_query(f"{which}: give one of the two")
+    chars = len(request.key or request.idempotency_key)
+    if chars > KEY_CHARS_MAX:
+        return invalid_query(f"a key of {chars} characters: give 1 to {KEY_CHARS_MAX}")
     if not 0 <= begin_ms < DUE_MS_MAX or not 0 <= end_ms <= DUE_MS_MAX or (end_ms and end_ms <= begin_ms):
         return invalid_query(
             f"due from {begin_ms} to {end_ms}: give ms since the epoch, the end after the start"

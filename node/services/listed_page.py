@@ -83,6 +83,7 @@ class Page:
         row.tags.extend(record.tags)
         row.keys.extend(record.keys)
         row.ordering_key = record.ordering_key
+        row.idempotency_key = record.idempotency_key
         row.properties.update(record.properties)
         row.body_bytes = len(record.body)
         if self._bodies:

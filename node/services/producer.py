@@ -26,6 +26,7 @@ from tarry.node.edge.names import no_more_queues, unknown_topic
 from tarry.node.failures import CallErrors
 from tarry.node.leader.pending_cancels import CANCEL_NS_MAX, PendingCancels
 from tarry.node.services.changes import Changes, Edges
+from tarry.node.services.idempotency import IdempotentSchedules
 from tarry.node.services.repeated_schedules import Repeats
 from tarry.node.services.schedule_request import KEY_TAG, Intake, body_too_large, keys_of_command
 from tarry.node.services.stored_message import DAMAGED, STATES, Columns, ids_of
@@ -80,6 +81,7 @@ class ProducerService:
         self._authorizer, self._calls = authorizer, calls
         self._pending = PendingCancels(core.machine, core.driver, core.time)
         self._repeats = Repeats(core.config.shard, core.machine)
+        self._idempotent = IdempotentSchedules(core)
         self._turns = IntakeTurns()
         self._errors = CallErrors()
         edges = Edges(
@@ -130,7 +132,7 @@ class ProducerService:
             id=str(MessageId(batch.shard, batch.hour[0], batch.global_index[0])),
             due_ms=batch.due_ms[0],
             overdue=bool(batch.overdue),
-            repeated=batch.repeated,
+            repeated=batch.repeated or bool(batch.repeats),
         ).SerializeToString()
 
     async def _schedule_batch(self, raw: bytes, context: CallContext) -> Answer:
@@ -146,6 +148,8 @@ class ProducerService:
         refusal = self._topics_allow(command.request) or self._disk_allows()
         if refusal is not None:
             return refusal
+        if command.idempotent:
+            return await self._idempotent.answer(command)
         outcome: Scheduled | Repeated | Refusal = await self._driver.propose(
             self._machine.encode(command), cost_us(command)
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -47,6 +47,17 @@ U4: Final = np.dtype("<u4")
 WIDTHS: Final = {"topic": 4, "due_ms": 8, "delay_ms": 8, "delay_level": 4, "tag_mask": 8, "jitter_ms": 4}
 TOPIC_AND_RECORD_TAGS: Final = 0x0A
 """Of both fields' tags, in the bits that they share, whichever way they are written."""
+
+
+class Checked(NamedTuple):
+    """Parts of a request's records that are not in their bodies."""
+
+    ordering_keys: list[str]
+    """One for each; none where no record has one."""
+    keys: KeyColumns | None
+    """None: they are too many for this turn, and for the command."""
+    idempotent: bool
+    """They have idempotency keys, all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +100,11 @@ class Intake:
         return self._columns(columns, columns.SerializeToString(), now_ms)
 
     def record(self, record: Record) -> Refusal | None:
-        """Return why a single record will not do."""
-        columns = log_pb.ScheduleColumns(records=[record.SerializeToString()])
+        """Return why a single record will not do; the digest of one that is updated is the cluster's."""
+        given = Record()
+        given.CopyFrom(record)
+        given.ClearField("scheduled_digest")
+        columns = log_pb.ScheduleColumns(records=[given.SerializeToString()])
         sizes = np.fromiter(map(len, columns.records), dtype=np.int64)
         found = self._records(columns.records, columns.SerializeToString(), sizes)
         return found if isinstance(found, Refusal) else None
@@ -124,20 +138,34 @@ class Intake:
         checked = self._records(request.records, raw, sizes) if refusal is None else refusal
         if isinstance(checked, Refusal) or isinstance(due, Refusal):
             return checked  # type: ignore[return-value]
-        ordering_keys, found = checked
+        return self._command(request, due, checked, raw, now_ms)
+
+    def _command(
+        self,
+        request: log_pb.ScheduleColumns,
+        due: NDArray[np.int64],
+        checked: Checked,
+        raw: bytes,
+        now_ms: int,
+    ) -> log_pb.ScheduleCommand:
+        found = checked.keys
         command = log_pb.ScheduleCommand(
             now_ms=now_ms,
             request=request,
             second_messages_max=self.limits.second_messages_max,
             keys_noted=found is not None,
+            idempotent=checked.idempotent,
         )
         if found is not None and len(found.message):
             command.key_message, command.key_hash = found.message.tobytes(), found.key_hash.tobytes()
-        if request.producer:
+        if checked.idempotent:  # a retry finds what it scheduled by the keys
+            command.request.ClearField("producer")
+            command.request.ClearField("sequence")
+        elif request.producer:
             command.producers_max = self.limits.producers_max
             command.producer_silent_ms = self.limits.producer_silent_ms
-        if ordering_keys:
-            command.lane = np.fromiter(map(lane_of, ordering_keys), U4, n).tobytes()
+        if checked.ordering_keys:
+            command.lane = np.fromiter(map(lane_of, checked.ordering_keys), U4, len(due)).tobytes()
         if request.jitter_ms:
             due = spread(due, np.frombuffer(request.jitter_ms, U4), google_crc32c.value(raw))
         if not request.due_ms or request.jitter_ms:
@@ -229,18 +257,12 @@ class Intake:
             return None
         return _at(wrong, Reason.JITTER_TOO_LARGE, f"a jitter of more than {self.limits.jitter_ms_max} ms")
 
-    def _records(
-        self, records: Sequence[bytes], raw: bytes, sizes: NDArray[np.int64]
-    ) -> tuple[list[str], KeyColumns | None] | Refusal:
-        """Return the records' ordering keys, none where no record has one, and their keys.
-
-        None for these: they are too many for this turn, and for the command.
-        """
+    def _records(self, records: Sequence[bytes], raw: bytes, sizes: NDArray[np.int64]) -> Checked | Refusal:
         bare = _bare(records, sizes)
         if bool(bare.all()) and int(sizes.max()) <= self.limits.body_bytes_max:
-            return [], NO_KEYS  # nothing is in them that would have to be parsed
+            return Checked([], NO_KEYS, idempotent=False)  # nothing is in them that would have to be parsed
         keys: list[str] = []
-        keyed = False
+        keyed, idempotent = False, 0
         try:
             for part, checked in self._checked(records, raw, sizes):
                 found = self._parts(records[part], checked, bare[part], sizes[part], part.start)
@@ -248,9 +270,14 @@ class Intake:
                     return found
                 keyed |= bool(found)
                 keys += found or [""] * len(checked)
+                idempotent += sum(map(bool, map(attrgetter("idempotency_key"), checked)))
         except DecodeError:
             return Refusal(Reason.RECORD_INVALID, "a record is not a serialized tarry.v1.Record")
-        return keys if keyed else [], of_few(records, keys_of_command(self.limits))
+        if 0 < idempotent < len(records):
+            text = f"{idempotent} of {len(records)} messages have an idempotency key: give all one, or none"
+            return Refusal(Reason.IDEMPOTENCY_KEYS_MIXED, text)
+        of_command = of_few(records, keys_of_command(self.limits))
+        return Checked(keys if keyed else [], of_command, idempotent=idempotent > 0)
 
     def _checked(
         self, records: Sequence[bytes], raw: bytes, sizes: NDArray[np.int64]
@@ -310,6 +337,7 @@ class Intake:
                      Reason.TOO_MANY_TAGS, "{} tags, more than {}")
             or _most(map(len, keys or ("",)), limits.ordering_key_chars_max, Reason.ORDERING_KEY_TOO_LONG,
                      "an ordering key of {} characters, more than {}")
+            or _idempotency(compress(checked, more), limits.idempotency_key_chars_max)
             or keys
         )  # fmt: skip
 
@@ -357,6 +385,17 @@ def _reserved(checked: Iterable[log_pb.CheckedRecord], first: int) -> Refusal | 
                 )
                 return Refusal(Reason.PROPERTY_RESERVED, text, {"position": str(position)})
     return None
+
+
+def _idempotency(checked: Iterable[log_pb.CheckedRecord], chars_max: int) -> Refusal | None:
+    """Return why the idempotency keys of records will not do."""
+    records = list(checked)
+    if any(map(attrgetter("scheduled_digest"), records)):
+        text = "a record has a scheduled_digest, which the cluster alone sets: leave it out"
+        return Refusal(Reason.RECORD_INVALID, text)
+    keys = map(attrgetter("idempotency_key"), records)
+    text = "an idempotency key of {} characters, more than {}: use a digest of it"
+    return _most(map(len, keys), chars_max, Reason.IDEMPOTENCY_KEY_TOO_LONG, text)
 
 
 def _bare(records: Iterable[bytes], sizes: NDArray[np.int64]) -> NDArray[np.bool_]:

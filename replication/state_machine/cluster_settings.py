@@ -16,7 +16,7 @@ from tarry.replication.state_machine import group_policies
 
 TIME_MS_MAX: Final = group_policies.WAIT_MS_MAX
 DELAY_LEVELS_MAX: Final = 1_000
-_LEAST: Final = {"retention_ms": 1, "group_expiry_ms": 0, "temporary_group_ms": 1}
+_LEAST: Final = {"retention_ms": 1, "group_expiry_ms": 0, "temporary_group_ms": 1, "idempotency_window_ms": 1}
 OWN_FIELDS: Final = (*_LEAST, "delay_levels")
 FIELDS: Final = (*group_policies.FIELDS, *OWN_FIELDS)
 """Names, of the policy's fields too; no two are alike."""

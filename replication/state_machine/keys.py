@@ -5,6 +5,7 @@ The leader parses records at intake, so it hashes their keys there, and the comm
     intake: (message, hash of the key) ──► log ──► apply: (hash of topic and key, id) ──► the node's key index
 
 A command of a leader of 0.2.0 says nothing of keys; then each replica looks into the records itself.
+An idempotency key is one key more, with a prefix, so that it is found by its own kind alone.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ _FACTORS: Final = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 KEYS_MAX: Final = 8_192
 """Of one command that a replica reads on its event loop: some 4 ms; of more a thread reads the records."""
 _STEP_RECORDS: Final = 512
+IDEMPOTENCY_PREFIX: Final = b"\0"
+"""In front of an idempotency key that is hashed."""
 _MARK: Final = b"\0"
-_MARKED: Final = log_pb.KeyedRecord(keys=[_MARK]).SerializeToString()
+_MARKED: Final = {
+    field: log_pb.KeyedRecord(**{field: [_MARK]}).SerializeToString() for field in ("keys", "idempotency_key")
+}
 
 
 class KeyColumns(NamedTuple):
@@ -125,19 +130,46 @@ def of_topic(key_hash: Words, queue: Numbers) -> Words:
 def of_sound(records: Sequence[bytes], first: int = 0) -> KeyColumns:
     """Return the keys of records that parse, as of messages from the position `first` on.
 
-    Laid end to end, records are one, which has the keys of all; a mark behind each tells them apart. To ask
-    record by record takes twice as long. Raises DecodeError.
+    Raises DecodeError.
     """
-    named = list(log_pb.KeyedRecord.FromString(_MARKED.join((*records, b""))).keys)
+    together = _together(records, "keys")
+    keys = _columns(list(together.keys), records, "keys", first)
+    if not together.idempotency_key:
+        return keys
+    named = list(_together(records, "idempotency_key").idempotency_key)
+    return joined([keys, _columns(named, records, "idempotency_key", first, IDEMPOTENCY_PREFIX)])
+
+
+def _together(records: Sequence[bytes], field: str) -> log_pb.KeyedRecord:
+    """Return the records as one, which has the keys of all: of a field with a mark behind each record's.
+
+    To ask record by record takes twice as long.
+    """
+    return log_pb.KeyedRecord.FromString(_MARKED[field].join((*records, b"")))
+
+
+def _columns(
+    named: list[bytes], records: Sequence[bytes], field: str, first: int, prefix: bytes = b""
+) -> KeyColumns:
+    """Return the keys that a field of the records has, a mark behind each record's."""
     if len(named) == len(records):
         return NO_KEYS
     marks = np.fromiter(map(_MARK.__eq__, named), np.bool_, len(named))
     if int(np.count_nonzero(marks)) != len(records):  # a record has the mark for a key
-        counts = [len(log_pb.KeyedRecord.FromString(record).keys) for record in records]
+        counts = [len(getattr(log_pb.KeyedRecord.FromString(record), field)) for record in records]
         marks = np.zeros(len(named), np.bool_)
         marks[np.cumsum(counts) + np.arange(len(records))] = True
     message = np.cumsum(marks, dtype=np.uint32)[~marks] + np.uint32(first)
-    return KeyColumns(message, hashes(list(compress(named, (~marks).tolist()))))
+    found = list(compress(named, (~marks).tolist()))
+    return KeyColumns(message, hashes(list(map(prefix.__add__, found)) if prefix else found))
+
+
+def idempotency_keys(records: Sequence[bytes]) -> list[bytes]:
+    """Return the idempotency keys of records that parse, each of which has one."""
+    keys = list(log_pb.KeyedRecord.FromString(b"".join(records)).idempotency_key)
+    if len(keys) == len(records):
+        return keys
+    return [log_pb.KeyedRecord.FromString(record).idempotency_key[-1] for record in records]  # of its last
 
 
 def of_few(records: Sequence[bytes], most: int, first: int = 0) -> KeyColumns | None:

@@ -43,6 +43,7 @@ OF_COMMANDS: Final[dict[type[Message], int]] = {
 OF_FIELDS: Final[dict[type[Message], dict[str, int]]] = {
     log_pb.TopicCommand: {"settings.group_policy": 2},
     log_pb.RetryCommand: {"dropped": 2},
+    log_pb.ScheduleCommand: {"idempotent": 2},
 }
 """By command: fields that came later than their command and change how it is applied, such as
 "settings.retention_ms". Where such a field has its default, the command does not need the level."""

@@ -23,6 +23,7 @@ from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.tarry_consumer_pb2_grpc import ConsumerServiceServicer, add_ConsumerServiceServicer_to_server
+from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_operator_pb2_grpc import OperatorServiceServicer, add_OperatorServiceServicer_to_server
 from tarry.proto.tarry_producer_pb2_grpc import ProducerServiceServicer, add_ProducerServiceServicer_to_server
 
@@ -92,6 +93,8 @@ class ClusterStandIn:
         """Every ScheduleBatch that reached a leader, repeated ones too."""
         self.scheduled: list[bytes] = []
         self.answers: dict[tuple[str, int], producer_pb.ScheduleBatchResponse] = {}
+        self.by_idempotency_key: dict[tuple[str, str], tuple[int, int]] = {}
+        """Topic and key -> position in ``scheduled``, due time."""
         self.on_schedule: (
             Callable[[NodeStandIn, producer_pb.ScheduleBatchRequest, Any], Awaitable[None]] | None
         )
@@ -128,6 +131,8 @@ class ClusterStandIn:
 
     def answer(self, request: producer_pb.ScheduleBatchRequest) -> producer_pb.ScheduleBatchResponse:
         """Apply a request as the state machine does: once."""
+        if Record.FromString(request.records[0]).idempotency_key:
+            return self._answer_by_keys(request)
         key = (request.producer, request.sequence)
         if key in self.answers:
             repeated = producer_pb.ScheduleBatchResponse()
@@ -137,12 +142,34 @@ class ClusterStandIn:
         first = len(self.scheduled)
         self.scheduled += request.records
         count = len(request.records)
-        now_ms = int(time.time() * 1_000)
-        due_ms = request.due_ms or [now_ms + delay for delay in request.delay_ms] or [now_ms] * count
+        due_ms = _due_ms(request)
         self.answers[key] = producer_pb.ScheduleBatchResponse(
             hour=[1] * count, global_index=range(first, first + count), due_ms=due_ms
         )
         return self.answers[key]
+
+    def _answer_by_keys(self, request: producer_pb.ScheduleBatchRequest) -> producer_pb.ScheduleBatchResponse:
+        """Schedule of each idempotency key the first message only."""
+        answer = producer_pb.ScheduleBatchResponse(hour=[1] * len(request.records))
+        topic = list(request.topic) or [0] * len(request.records)
+        for position, (record, due_ms) in enumerate(zip(request.records, _due_ms(request), strict=True)):
+            key = request.topics[topic[position]], Record.FromString(record).idempotency_key
+            assert key[1]
+            if key in self.by_idempotency_key:
+                answer.repeats.append(position)
+            else:
+                self.by_idempotency_key[key] = len(self.scheduled), due_ms
+                self.scheduled.append(record)
+            place, first_due_ms = self.by_idempotency_key[key]
+            answer.global_index.append(place)
+            answer.due_ms.append(first_due_ms)
+        return answer
+
+
+def _due_ms(request: producer_pb.ScheduleBatchRequest) -> list[int]:
+    now_ms = int(time.time() * 1_000)
+    given = list(request.due_ms) or [now_ms + delay for delay in request.delay_ms]
+    return given or [now_ms] * len(request.records)
 
 
 class NodeStandIn(ProducerServiceServicer, ConsumerServiceServicer, OperatorServiceServicer):

@@ -94,6 +94,14 @@ def test_a_call_that_the_nodes_version_lacks_says_that_it_has_to_be_upgraded() -
     assert (error.reason, "tarry upgrade status" in error.text) == ("UNIMPLEMENTED", True)
 
 
+def test_a_conflict_of_idempotency_keys_names_the_message_that_has_the_key() -> None:
+    facts = {"position": "0", "id": "the-first"}
+    error = error_of_status(status(grpc.StatusCode.ALREADY_EXISTS, "IDEMPOTENCY_CONFLICT", facts))
+    assert isinstance(error, errors.IdempotencyConflict)
+    assert isinstance(error, errors.Refused)
+    assert error.id == "the-first"
+
+
 def test_a_redirect_is_followed_at_once_but_not_for_ever() -> None:
     redirect = errors.Unavailable("NOT_LEADER", "ask there", {"leader": "127.0.0.1:9"})
     assert [pause_s(redirect, attempt, 50) for attempt in (1, 2, 3)] == [0.0, 0.0, 0.0]

@@ -32,12 +32,20 @@ def test_bodies_at_the_edges_of_the_length_s_encoding_come_back_whole(length: in
     texts,
     texts,
     st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+    st.text(max_size=8),
+    st.text(max_size=8),
 )
 def test_any_message_reads_as_it_was_written(
-    body: bytes, tags: list[str], keys: list[str], properties: dict[str, str]
+    body: bytes,
+    tags: list[str],
+    keys: list[str],
+    properties: dict[str, str],
+    ordering_key: str,
+    idempotency_key: str,
 ) -> None:
-    written = record(body, tags, keys, properties)
+    written = record(body, tags, keys, properties, ordering_key, idempotency_key)
     read = Record.FromString(written)
+    assert (read.ordering_key, read.idempotency_key) == (ordering_key, idempotency_key)
     assert (read.body, list(read.tags), list(read.keys), dict(read.properties)) == (
         body,
         tags,

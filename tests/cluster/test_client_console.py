@@ -55,6 +55,7 @@ def test_a_message_is_scheduled_shown_cancelled_and_shown_again(tarry: Any) -> N
         "keys": ["k7"],
         "properties": {"colour": "red"},
         "ordering_key": "",
+        "idempotency_key": "",
         "body": "hello",
     }
     assert ok(tarry("cancel", scheduled["id"], "-o", "json")) == [

@@ -324,6 +324,23 @@ def test_dead_letters_are_counted_and_given_back(scene: Scene) -> None:
     assert "is no whole number" in visitor.post(f"/topics/{letters}/redrive", 400, most="many")
 
 
+def test_a_message_is_found_by_its_idempotency_key(scene: Scene) -> None:
+    scene.client.operator().finish_upgrade()
+    visitor = scene.visitor("shop")
+    with scene.client.producer() as producer:
+        ids = [
+            producer.schedule(topic, b"x", delay_ms=3_600_000, idempotency_key="<b>&").id
+            for topic in ("orders", "secret")
+        ]
+    page = visitor.get("/message?topic=orders&idempotency_key=%3Cb%3E%26")
+    assert f"<h1><code>{ids[0]}</code></h1>" in page
+    assert "&lt;b&gt;&amp;</td>" in page
+    assert "<b>" not in page
+    page = visitor.get("/message?topic=orders&idempotency_key=%3Cb%3E")
+    assert "No message that is kept has this key." in page
+    assert ids[1] not in visitor.get("/message?topic=secret&idempotency_key=%3Cb%3E%26", 404)
+
+
 def test_leadership_is_transferred_and_settings_changed_after_a_review(scene: Scene) -> None:
     visitor, operator = scene.visitor("root"), scene.client.operator()
     before = operator.status()

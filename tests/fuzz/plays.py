@@ -44,7 +44,11 @@ POLICY: Final = operator_pb.GroupPolicy(
     delivery_per_s_max=2**32 - 1,
 )
 CLUSTER: Final = operator_pb.ClusterSettings(
-    group_policy=POLICY, group_expiry_ms=0, temporary_group_ms=2**40, delay_levels={"delay_ms": [1, 2]}
+    group_policy=POLICY,
+    group_expiry_ms=0,
+    temporary_group_ms=2**40,
+    idempotency_window_ms=1,
+    delay_levels={"delay_ms": [1, 2]},
 )
 TIMES: Final = (0, 1, 20, 1_000, HOUR_MS, 30 * 24 * HOUR_MS, 100 * 365 * 24 * HOUR_MS)
 

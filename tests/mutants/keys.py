@@ -12,9 +12,34 @@ MUTANTS = (
     Mutant(
         "a_hash_decides_what_a_key_finds",
         "a message is found, and cancelled, by a key that it does not have",
-        "if record is not None and wanted.key in Record.FromString(record).keys",
+        "if record is not None and wanted.is_key_of(record)",
         "if record is not None",
         (f"{FIND}::test_keys_of_equal_hashes_are_told_apart_by_the_records",),
+    ),
+    Mutant(
+        "a_second_update_forgets_what_was_scheduled",
+        "a producer that starts again is refused, for its message differs from what an update made",
+        "record.scheduled_digest = before.scheduled_digest or digest(before)",
+        "record.scheduled_digest = digest(before)",
+        (
+            "tests/node/services/test_changes.py::test_a_message_with_an_idempotency_key_keeps_it_and_what_it_was_scheduled_with",
+        ),
+    ),
+    Mutant(
+        "other_contents_have_one_digest",
+        "a message that contains something else is taken for a repetition, and is lost",
+        'b"".join(_number(len(part)) + part for part in parts)',
+        'b"".join(parts)',
+        ("tests/proto/test_idempotency.py",),
+    ),
+    Mutant(
+        "a_dead_letter_has_its_messages_idempotency_key",
+        "the key is used in the topic of letters",
+        '        record.ClearField("idempotency_key")\n',
+        "",
+        (
+            "tests/node/delivery/test_retries.py::test_an_idempotency_key_stays_with_retries_and_a_dead_letter_has_it_as_a_property",
+        ),
     ),
     Mutant(
         "an_older_index_counts_as_complete",

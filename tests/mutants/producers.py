@@ -1,10 +1,11 @@
-"""Mutants of producers' schedule streams: which requests go on one, and what its end says about them."""
+"""Mutants of producers' requests: which go on a schedule stream, what its end says, and idempotency keys."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
 TESTS = "tests/client/producers/test_schedule_stream.py"
+KEYS = "tests/client/producers/test_idempotency_keys.py"
 
 MUTANTS = (
     Mutant(
@@ -55,6 +56,34 @@ MUTANTS = (
         "self._calls_until.get(node.address, 0.0) > time.monotonic()",
         "False",
         (f"{TESTS}::test_a_node_that_takes_no_streams_gets_calls",),
+    ),
+    Mutant(
+        "messages_with_and_without_idempotency_keys_share_a_request",
+        "each is refused because of the others",
+        "opened = self._open[idempotent]",
+        "opened = self._open[0]",
+        (f"{KEYS}::test_messages_with_and_without_keys_share_no_request",),
+    ),
+    Mutant(
+        "an_empty_idempotency_key_is_one_of_a_batch",
+        "a message that should be scheduled once has no key",
+        "not all(idempotency_keys)",
+        "False",
+        (f"{KEYS}::test_a_batch_with_keys_has_one_for_each_message",),
+    ),
+    Mutant(
+        "a_message_with_an_idempotency_key_carries_any_trace_context",
+        "its repetition is refused, for it has another",
+        "context.keys() & TRACE_PROPERTIES} if idempotent else context",
+        "context.keys()}",
+        (f"{KEYS}::test_a_key_goes_with_the_trace_context_that_is_not_compared_and_no_other",),
+    ),
+    Mutant(
+        "a_piece_of_a_batch_tells_of_repeats_by_its_own_positions",
+        "a caller takes messages for new that are not, and the other way round",
+        "piece.repeats + start for",
+        "piece.repeats for",
+        (f"{KEYS}::test_a_batch_tells_which_positions_of_the_whole_repeat_others",),
     ),
     Mutant(
         "a_node_that_stops_ends_its_streams_with_an_error",

@@ -12,6 +12,29 @@ NODE = "tests/node/recovery/test_thinning.py"
 
 MUTANTS = (
     Mutant(
+        "an_hour_goes_while_idempotency_keys_of_it_count",
+        "a producer that starts again schedules a second message with the same key",
+        "end_ms = min(self._machine.frontier_ms, now_ms - self.window_ms)",
+        "end_ms = self._machine.frontier_ms",
+        (
+            "tests/node/leader/test_retention.py::test_an_hour_is_kept_until_its_end_lies_the_window_of_idempotency_keys_behind",
+        ),
+    ),
+    Mutant(
+        "the_window_of_the_configuration_counts_for_retention",
+        "a longer window that an operator sets keeps no hour",
+        "self._kept.window_ms = times.idempotency_window_ms",
+        "self._kept.window_ms = self._settings.idempotency_window_ms",
+        ("tests/node/leader/test_retention.py::test_retention_goes_by_the_window_that_counts_now",),
+    ),
+    Mutant(
+        "an_hour_is_thinned_while_idempotency_keys_of_it_count",
+        "the key of a message that was cancelled, or acknowledged by all, is free on the nodes that have thinned",
+        "(self._machine.frontier_ms - window_ms) // HOUR_MS - 1",
+        "self._machine.frontier_ms // HOUR_MS - 1",
+        (f"{NODE}::test_an_hour_is_whole_while_idempotency_keys_of_its_messages_count",),
+    ),
+    Mutant(
         "any_thin_index_is_taken_after_a_crash",
         "messages are gone that a checkpoint needs",
         "if thin.stat().st_size >= size and checksum(thin, size) == state.index_crc:",

@@ -102,6 +102,19 @@ def test_the_seed_is_what_the_configuration_says_itself_and_then_no_file_counts(
     assert overruled(CONFIG, defaults) == {}
 
 
+def test_a_configuration_that_does_not_know_the_window_of_idempotency_keys_leaves_it_as_built_in(
+    machine: Machine,
+) -> None:
+    defaults, longer = machine.queues.defaults, config(dispatch=Dispatch(idempotency_window_ms=7_200_000))
+    assert dispatch(defaults, longer.dispatch).idempotency_window_ms == 7_200_000
+    apply(machine, RAISE, change(seed=True, retention_ms=written(CONFIG).retention_ms))
+    assert dispatch(defaults, longer.dispatch).idempotency_window_ms == 3_600_000
+    assert whole(defaults, longer)[0].idempotency_window_ms == 3_600_000
+    assert overruled(longer, defaults)["dispatch.idempotency_window_ms"] == ("7200000", "3600000")
+    apply(machine, change(idempotency_window_ms=1))
+    assert dispatch(defaults, longer.dispatch).idempotency_window_ms == 1
+
+
 def test_what_is_unset_again_is_as_built_in(machine: Machine) -> None:
     apply(machine, RAISE, change(seed=True, group_policy={"back_off": fixed(3)}, retention_ms=9))
     apply(machine, change("back_off", "retention_ms"))
@@ -130,7 +143,7 @@ def test_what_no_setting_can_be_is_not_seeded_and_is_told(machine: Machine) -> N
 def test_every_setting_that_a_configuration_has_is_seeded_from_it() -> None:
     every = config(
         delivery=Delivery(attempts_max=1, back_off_ms=(1,), lease_ms=1),
-        dispatch=Dispatch(retention_ms=1, group_expiry_ms=1, temporary_group_ms=1),
+        dispatch=Dispatch(retention_ms=1, group_expiry_ms=1, temporary_group_ms=1, idempotency_window_ms=1),
         delay_levels_ms=(1,),
     )
     seed = written(every)

@@ -153,7 +153,9 @@ class WholeNode(SimNode):
             listen="127.0.0.1:1",
             members=world.members,
             delivery=DELIVERY,
-            dispatch=DISPATCH.model_copy(update={"retention_ms": world.retention_ms}),
+            dispatch=DISPATCH.model_copy(
+                update={"retention_ms": world.retention_ms, "idempotency_window_ms": world.retention_ms}
+            ),
             ledger=LEDGER,
             metrics=METRICS,
             upgrade=Upgrade(finish=world.finish),

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.proto.files import sync_path
+from tarry.wheel.columns import distinct
 from tarry.wheel.state import Flags, Numbers, Rows
 
 ROW: Final = np.dtype([("hash", "<u8"), ("id", "<u8")])
@@ -127,6 +128,22 @@ class Run:
             left -= len(ids)
         return np.concatenate(found)
 
+    def find_any(self, hashes: Words, first: int) -> Rows:
+        """Return the rows from the id `first` on that have one of the hashes, which ascend, each once.
+
+        Raises OSError, KeysDamaged.
+        """
+        begin = np.maximum(np.searchsorted(self._first_hash, hashes) - 1, 0)
+        end = np.searchsorted(self._first_hash, hashes, "right")
+        for many in np.flatnonzero(end - begin > 2).tolist():  # some of its rows may be of earlier ids
+            begin[many] = max(0, self._behind(int(hashes[many]), first) - 1)
+        lengths = np.maximum(end - begin, 0)
+        nth = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        blocks = distinct(np.repeat(begin, lengths) + nth)
+        stretches = np.split(blocks, np.flatnonzero(np.diff(blocks) > 1) + 1) if len(blocks) else []
+        rows = (self.read(int(some[0]), int(some[-1]) + 1) for some in stretches)
+        return np.concatenate([np.empty(0, ROW), *(_of_any(some, hashes, first) for some in rows)])
+
     def read(self, begin: int, end: int) -> Rows:
         """Return the rows of blocks, proven. Raises OSError, KeysDamaged."""
         end = min(end, self.blocks)
@@ -150,6 +167,31 @@ class Run:
             int(np.searchsorted(self._first_hash, np.uint64(key_hash), s)) for s in ("left", "right")
         )
         return begin + int(np.searchsorted(self._first_id[begin:end], np.uint64(first), "right"))
+
+
+def having(rows: Rows, hashes: Words, first: int) -> Rows:
+    """Return the rows, in any order, from the id `first` on that have one of the hashes, which ascend."""
+    if len(hashes) == 1:
+        some: Rows = rows[rows["hash"] == hashes[0]]
+    else:
+        at = np.minimum(np.searchsorted(hashes, rows["hash"]), len(hashes) - 1)
+        some = rows[hashes[at] == rows["hash"]]
+    return _from(some, first)
+
+
+def _of_any(rows: Rows, hashes: Words, first: int) -> Rows:
+    """Return the same of rows that are in order: mostly few of the hashes lie among them."""
+    column = rows["hash"]
+    low, high = np.searchsorted(hashes, column[[0, -1]])
+    wanted = hashes[low : high + 1]
+    begin, end = np.searchsorted(column, wanted), np.searchsorted(column, wanted, "right")
+    found = [rows[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True) if b > a]
+    return _from(np.concatenate(found), first) if found else rows[:0]
+
+
+def _from(rows: Rows, first: int) -> Rows:
+    some: Rows = rows[rows["id"] >= np.uint64(first)]
+    return some
 
 
 def run_name(number: int) -> str:

@@ -16,7 +16,7 @@ from tarry.client.errors import Unavailable
 from tarry.client.queries.listing import ListedPage
 
 MESSAGE = ListedMessage(
-    "the-id", 1, ListedState.PENDING, "", 0, "", None, None, False, (), (), "", {}, 0, None
+    "the-id", 1, ListedState.PENDING, "", 0, "", None, None, False, (), (), "", "", {}, 0, None
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from tarry.node.delivery.redrive import BATCH, Letter, believed, read, redrive
 from tarry.node.repair.record_reads import RecordReads
 from tarry.node.repair.records import Damage
 from tarry.proto.message_id import MessageId
+from tarry.proto.tarry_log_pb2 import KeyedRecord
 from tarry.proto.tarry_message_pb2 import Record, RetryReason
 from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
 from tarry.replication.state_machine.commands import encode
@@ -79,6 +80,17 @@ def test_a_letter_that_applying_placed_is_believed_also_when_its_message_has_bee
     apply(machine, schedule([later], topic="v"), release(later), trim([], [], [HOUR - 1, HOUR]))
     assert machine.wheel.hours() == (HOUR + 2,)
     assert believed(found, machine.queues.of(LETTERS), machine)
+
+
+def test_a_redriven_copy_has_its_idempotency_key_again_which_counts_nowhere(machine: Machine) -> None:
+    found = letter(machine, idempotency_key="order-7")
+    assert found is not None
+    record = Record.FromString(found.copy.record)
+    assert (record.idempotency_key, dict(record.properties)) == ("order-7", {})
+    assert list(KeyedRecord.FromString(found.copy.SerializeToString()).idempotency_key) == []
+    without = letter(machine)
+    assert without is not None
+    assert Record.FromString(without.copy.record).idempotency_key == ""
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,9 @@ from tarry.node.delivery import batch as batching
 from tarry.node.delivery import retries
 from tarry.node.delivery.feed import WAITING
 from tarry.node.delivery.policy import Policy
+from tarry.proto.dead_letters import IDEMPOTENCY_KEY
 from tarry.proto.tarry_consumer_pb2 import ConsumeResponse, DispatchStamp
+from tarry.proto.tarry_log_pb2 import KeyedRecord
 from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
 from tests.node.policies import policy, table
@@ -77,6 +79,17 @@ def test_after_the_last_attempt_it_is_a_dead_letter_with_its_history(queues: tup
     assert record.properties["tarry.group"] == "g"
     assert record.properties["tarry.reason"] == "NACKED"
     assert record.properties["tarry.origin_due_ms"] == "78"
+
+
+def test_an_idempotency_key_stays_with_retries_and_a_dead_letter_has_it_as_a_property(queues: tuple) -> None:
+    first = Record(body=b"hello", idempotency_key="order-7", scheduled_digest=bytes(16))
+    (command,) = build(queues[0], first.SerializeToString())
+    assert Record.FromString(Retried.FromString(command.records[0]).record) == first
+    assert list(KeyedRecord.FromString(command.records[0]).idempotency_key) == []  # it counts for no topic
+    (last,) = build(queues[1], command.records[0])
+    letter = Record.FromString(last.records[0])
+    assert (letter.idempotency_key, letter.scheduled_digest) == ("", b"")
+    assert letter.properties[IDEMPOTENCY_KEY] == "order-7"
 
 
 def test_a_dead_letter_goes_where_the_policy_says_or_nowhere(queues: tuple) -> None:

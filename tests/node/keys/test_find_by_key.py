@@ -403,6 +403,8 @@ async def test_what_a_caller_may_not_know_of_is_answered_as_if_it_were_not_there
     ("wrong", "reason"),
     [
         ({"key": ""}, Reason.QUERY_INVALID),
+        ({"key": "", "idempotency_key": "k" * (key_calls.KEY_CHARS_MAX + 1)}, Reason.QUERY_INVALID),
+        ({"key": "k", "idempotency_key": "k"}, Reason.QUERY_INVALID),
         ({"key": "k" * (key_calls.KEY_CHARS_MAX + 1)}, Reason.QUERY_INVALID),
         ({"limit": key_calls.PAGE_MAX + 1}, Reason.QUERY_INVALID),
         ({"states": [9]}, Reason.QUERY_INVALID),

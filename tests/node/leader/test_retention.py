@@ -28,6 +28,8 @@ from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue, segmen
 from tarry.wheel.cached_reads import NotCached, Pread
 from tests.node.cold_disk import ColdDisk
 from tests.replication.commands import NOW_MS, ack, admin, record, release, retry, schedule, subscribe
+from tests.replication.state_machine.test_cluster_settings import change
+from tests.replication.state_machine.test_levels import RAISE
 from tests.simulation import virtual_loop
 from tests.turns import Steps, bound_s, freeze, once_s, too_long
 
@@ -283,6 +285,42 @@ def fill(queue: ReadyQueue, units: int, hour: int) -> None:
     released = np.zeros(units, UNIT)
     released["due_ms"], released["hour"] = LATE_MS, hour
     queue.append(released)
+
+
+def test_an_hour_is_kept_until_its_end_lies_the_window_of_idempotency_keys_behind(machine: Machine) -> None:
+    machine.apply(2, 1, [ack([0, 1, 2, 3]), release(LATE_MS)])
+    end_ms = (FIRST_HOUR + 1) * HOUR_MS
+
+    def gone(now_ms: int, window_ms: int) -> list[int]:
+        kept = Kept(machine, retention_ms=1, window_ms=window_ms)
+        return hours(only(asyncio.run(kept.plan(now_ms))))
+
+    for window_ms in (1, HOUR_MS, 3 * HOUR_MS + 5, 4 * DAY_MS):
+        assert gone(end_ms + window_ms - 1, window_ms) == []  # what its queue has of it goes all the same
+        assert gone(end_ms + window_ms, window_ms) == [FIRST_HOUR]
+    assert gone(LATE_MS, 2**62) == []
+
+
+def test_retention_goes_by_the_window_that_counts_now(machine: Machine) -> None:
+    machine.apply(2, 1, [ack([0, 1, 2, 3]), release(LATE_MS), RAISE])
+    machine.apply(3, 1, [change(seed=True, idempotency_window_ms=LATE_MS)])
+
+    async def play() -> None:
+        log = Log(machine)
+        retention = asyncio.ensure_future(retaining(log, GroupMoves(log)).run())
+        await asyncio.sleep(1)
+        planned, _ = log.waiting[0]
+        assert hours(log_pb.TrimCommand.FromString(planned[1:])) == []
+        log.apply()
+        await asyncio.sleep(1)
+        assert log.waiting == []
+        machine.apply(machine.applied_index + 1, 1, [change(idempotency_window_ms=1)])
+        await asyncio.sleep(1)
+        planned, _ = log.waiting[0]
+        assert hours(log_pb.TrimCommand.FromString(planned[1:])) == [FIRST_HOUR]
+        retention.cancel()
+
+    virtual_loop.run(play())
 
 
 @pytest.fixture

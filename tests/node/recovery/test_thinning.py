@@ -30,6 +30,8 @@ from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tests.node.lone_leader import until
 from tests.node.repair.test_queues import lose_unit
 from tests.replication.commands import NOW_MS, ack, cancel, record, release, schedule, subscribe, trim
+from tests.replication.state_machine.test_cluster_settings import change
+from tests.replication.state_machine.test_levels import RAISE
 from tests.turns import Steps, too_long
 
 HOUR_MS = 3_600_000
@@ -111,6 +113,18 @@ async def test_a_forgotten_group_keeps_its_own_messages_and_no_others(replica: R
     assert replica.read("rare") == RARE
     assert replica.machine.digest() == digest
     assert replica.damage.left == 0
+
+
+async def test_an_hour_is_whole_while_idempotency_keys_of_its_messages_count(replica: Replica) -> None:
+    replica.apply(trimmed(replica), RAISE, change(seed=True))
+    first_end_ms = (HOUR + 1) * HOUR_MS
+    window_ms = replica.machine.frontier_ms - HOUR_MS - first_end_ms  # that of the first hour is just over
+    replica.apply(change(idempotency_window_ms=window_ms + 1))
+    await replica.thinning.look()
+    assert list(replica.thinning._done) == []
+    replica.apply(change(idempotency_window_ms=window_ms))
+    await replica.thinning.look()
+    assert list(replica.thinning._done) == [HOUR]
 
 
 async def test_hours_are_thinned_from_the_level_on_at_which_all_nodes_know_such_hours(

@@ -19,6 +19,7 @@ from tarry.node.services.changes import TURN_BYTES, changed
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
+from tarry.proto.idempotency import digest
 from tarry.proto.message_id import format_ids, parse_ids
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import MessageState, Record
@@ -49,6 +50,14 @@ async def refused(lead: Leader, request: Message) -> Reason:
     assert isinstance(answer, Refusal), answer
     assert answer.text
     return answer.reason
+
+
+async def schedule_record(lead: Leader, record: Record, due_ms: int) -> str:
+    columns = {"topics": [TOPIC], "due_ms": [due_ms], "records": [record.SerializeToString()]}
+    answer = await lead.edge.schedule(pb.ScheduleBatchRequest(**columns).SerializeToString())
+    assert isinstance(answer, bytes), answer
+    done = log_pb.ScheduledColumns.FromString(answer)
+    return format_ids(0, np.frombuffer(done.hour, "<u4"), np.frombuffer(done.global_index, "<u4"))[0]
 
 
 async def update(lead: Leader, message: str, **more: Any) -> str:
@@ -177,6 +186,29 @@ def test_an_update_replaces_what_it_gives_and_keeps_the_rest(tmp_path: Path) -> 
         assert await reschedule(lead, one, delay_ms=[0]) == ["CHANGED"]
         ((name, body, *_),) = await received(lead, 1)
         assert (name, body) == (one, b"new")
+
+    led(tmp_path, act)
+
+
+def test_a_message_with_an_idempotency_key_keeps_it_and_what_it_was_scheduled_with(tmp_path: Path) -> None:
+    async def act(lead: Leader) -> None:
+        await lead.propose(log_pb.SubscribeCommand(topic=TOPIC, group=GROUP))
+        first, due_ms = Record(body=b"first", idempotency_key="k"), lead.node.time.now_ms() + HOUR_MS
+        one = await schedule_record(lead, first, due_ms)
+        assert await update(lead, one, body=b"first") == "ALREADY_SO"
+        assert (await get(lead, one)).record == first
+        for body in (b"second", b"third"):
+            assert await update(lead, one, body=body, tags={"texts": ["red"]}) == "CHANGED"
+            expected = Record(body=body, tags=["red"], idempotency_key="k", scheduled_digest=digest(first))
+            assert (await get(lead, one)).record == expected
+        assert [each.idempotency_key for each in await Lists(lead).all()] == ["k"]
+        assert await reschedule(lead, one, delay_ms=[0]) == ["CHANGED"]
+        ((_, _, _, offset),) = await received(lead, 1)
+        assert (await get(lead, one)).record == expected
+        await nack(lead, offset, HOUR_MS)
+        copy = {"topic": TOPIC, "group": GROUP}
+        assert await update(lead, one, body=b"fourth", **copy) == "CHANGED"  # its copy, under the same id
+        assert (await get(lead, one)).record == expected
 
     led(tmp_path, act)
 

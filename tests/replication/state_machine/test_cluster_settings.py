@@ -62,6 +62,8 @@ def test_the_fields_are_those_of_the_protocol() -> None:
         ({"retention_ms": TIME_MS_MAX + 1}, (), "retention_ms is 1 to"),
         ({"group_expiry_ms": TIME_MS_MAX + 1}, (), "group_expiry_ms is 0 to"),
         ({"temporary_group_ms": 0}, (), "temporary_group_ms is 1 to"),
+        ({"idempotency_window_ms": 0}, (), "idempotency_window_ms is 1 to"),
+        ({"idempotency_window_ms": TIME_MS_MAX + 1}, (), "idempotency_window_ms is 1 to"),
         ({"delay_levels": levels()}, (), "delay_levels has 1 to"),
         ({"delay_levels": levels(0)}, (), "delay_levels has 1 to"),
         ({"delay_levels": levels(*[1] * (DELAY_LEVELS_MAX + 1))}, (), "delay_levels has 1 to"),
@@ -81,6 +83,14 @@ def test_what_no_leader_can_act_by_is_refused(
     assert isinstance(outcome, Refusal)
     assert outcome.reason is Reason.SETTING_INVALID
     assert settings(fresh) == ClusterSettings()
+
+
+@pytest.mark.parametrize("window_ms", [1, TIME_MS_MAX])
+def test_the_least_and_the_longest_window_of_idempotency_keys_are_taken(
+    window_ms: int, fresh: Machine
+) -> None:
+    run(fresh, [RAISE, change(idempotency_window_ms=window_ms)])
+    assert settings(fresh) == ClusterSettings(idempotency_window_ms=window_ms)
 
 
 def test_a_change_keeps_what_it_does_not_name_and_joins_no_lists(fresh: Machine) -> None:

@@ -28,17 +28,26 @@ def pairs(found: keys.KeyColumns) -> list[tuple[int, int]]:
 
 
 def one_by_one(records: list[bytes], first: int = 0) -> list[tuple[int, int]]:
-    named = [(at, key) for at, record in enumerate(records, first) for key in Record.FromString(record).keys]
-    return [(at, int(keys.hashes([key.encode()])[0])) for at, key in named]
+    parsed = [Record.FromString(record) for record in records]
+    named = [(at, key.encode()) for at, record in enumerate(parsed, first) for key in record.keys]
+    named += [
+        (at, keys.IDEMPOTENCY_PREFIX + record.idempotency_key.encode())
+        for at, record in enumerate(parsed, first)
+        if record.idempotency_key
+    ]
+    return [(at, int(keys.hashes([key])[0])) for at, key in named]
 
 
 @given(
     st.lists(
         st.builds(
-            lambda some, body, tags: Record(keys=some, body=body, tags=tags).SerializeToString(),
+            lambda some, body, tags, one: Record(
+                keys=some, body=body, tags=tags, idempotency_key=one
+            ).SerializeToString(),
             st.lists(TEXTS, max_size=3),
             st.binary(max_size=5),
             st.lists(TEXTS, max_size=2),
+            st.just("") | TEXTS,
         ),
         max_size=6,
     ),
@@ -54,6 +63,17 @@ def test_records_that_do_not_parse_and_copies_for_retries_have_no_keys() -> None
     copy = Retried(record=keyed, hour=5, global_index=6, topic="t", group="g", attempt=2).SerializeToString()
     records = [keyed, b"\xff", copy, b"", b"\x12\x09k", keyed]
     assert pairs(keys.of_records(records)) == [(0, one_by_one([keyed])[0][1]), (5, one_by_one([keyed])[0][1])]
+
+
+def test_an_idempotency_key_of_a_record_that_has_several_is_its_last() -> None:
+    few, several = Record(idempotency_key="a").SerializeToString(), b""
+    for key in ("b", "\0", "c"):
+        several += Record(idempotency_key=key).SerializeToString()
+    assert keys.idempotency_keys([few, several]) == [b"a", b"c"]
+    assert keys.idempotency_keys([few, few]) == [b"a", b"a"]
+    last = (1, int(keys.hashes([keys.IDEMPOTENCY_PREFIX + b"c"])[0]))
+    assert last in pairs(keys.of_sound([few, several]))
+    assert len(keys.of_sound([few, several]).message) == 4  # a row too many is no harm: the record decides
 
 
 def test_hashes_of_keys_and_topics_never_change_for_they_are_on_disk() -> None:

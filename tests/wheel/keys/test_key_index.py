@@ -41,6 +41,11 @@ def ids(index: KeyIndex, key_hash: int, first: int = 0, end: int = IDS_END, most
     return found
 
 
+def rows_of_any(index: KeyIndex, hashes: list[int], first: int) -> list[tuple[int, int]]:
+    found = [run.find_any(np.array(hashes, np.uint64), first).tolist() for run in index.runs]
+    return sorted({row for some in found for row in some})
+
+
 def nothing_dropped(hours: Any) -> Any:
     return np.zeros(len(hours), np.bool_)
 
@@ -105,6 +110,9 @@ def test_it_finds_what_a_dict_has_after_any_adds_merges_drops_and_starts(data: s
                 most = data.draw(st.integers(1, 10))
                 page = ids(index, h, first << 32, end << 32, most)
                 assert page == [i for i in ids(index, h) if first << 32 <= i < end << 32][:most]
+            some = sorted(data.draw(st.sets(st.sampled_from([*hashes, 2, 2**62]), min_size=1)))
+            any_of = rows_of_any(index, some, first << 32)
+            assert any_of == sorted((h, i) for h in some for i in ids(index, h, first << 32))
 
 
 def test_a_key_of_many_messages_is_found_page_by_page_across_blocks_and_runs(tmp_path: Path) -> None:
@@ -120,6 +128,9 @@ def test_a_key_of_many_messages_is_found_page_by_page_across_blocks_and_runs(tmp
             found += page
         assert found == every
         assert ids(index, 8) == every[:3]
+        assert rows_of_any(index, [7, 8, 10], 0) == [*((8, i) for i in every[:3]), (10, 1)]
+        assert rows_of_any(index, [9], every[-2]) == [(9, i) for i in every[-2:]]
+        assert rows_of_any(index, [3, 8, 9], 0) == [*((8, i) for i in every[:3]), *((9, i) for i in every)]
         made = index.merge(index.runs, nothing_dropped)
         index.replace(index.runs, made)
     assert [run.rows for run in index.runs] == [count + 3 + 1]  # each row once
