@@ -48,6 +48,7 @@ for name in (
     "recovery",
     "cancels",
     "changes",
+    "idempotency",
     "forgotten",
 ):
     import_module(f"tarry.chaos.scenarios.{name}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from tarry.chaos.cluster import releases
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import scenario
+from tarry.chaos.traffic.rate import Rates
 from tarry.client.local.cluster import LocalNode
 from tarry.client.operators.upgrade_status import UpgradeStatus, upgrade_status
 from tarry.proto.version import VERSION
@@ -17,6 +18,8 @@ from tarry.proto.version import VERSION
 OLD = "0.2.0"
 NEEDS = (partial(releases.lacking, OLD),)
 BY_HAND = {"upgrade": {"finish": "manual"}}
+NO_KEYS = Rates(by_key_share=0)
+"""A leader of the old version takes each message whatever its idempotency key."""
 SOON_MS = 6_000
 WAITING = 500
 RAISED_S = 15.0
@@ -30,7 +33,7 @@ def _all_old(run: Run) -> None:
         releases.release(OLD).put_on(node)
 
 
-@scenario(needs=NEEDS, prepare=_all_old, duplicates_max=0, unavailable_ms_max=500)
+@scenario(needs=NEEDS, prepare=_all_old, rates=NO_KEYS, duplicates_max=0, unavailable_ms_max=500)
 async def upgrade(run: Run) -> None:
     """Three nodes of 0.2.0, each in turn stopped and started with this code, the leader after a transfer."""
     await _messages_of_old(run)
@@ -40,7 +43,7 @@ async def upgrade(run: Run) -> None:
     await _expect_all_waiting(run)
 
 
-@scenario(needs=NEEDS, prepare=_all_old, settings=BY_HAND)
+@scenario(needs=NEEDS, prepare=_all_old, rates=NO_KEYS, settings=BY_HAND)
 async def upgrade_and_crashes(run: Run) -> None:
     """The same, one node taken back to 0.2.0 in between, and SIGKILL of the leader after each restart."""
     await _messages_of_old(run)
@@ -57,7 +60,7 @@ async def upgrade_and_crashes(run: Run) -> None:
     await _expect_all_waiting(run)
 
 
-@scenario(needs=NEEDS, prepare=_all_old, settings=BY_HAND)
+@scenario(needs=NEEDS, prepare=_all_old, rates=NO_KEYS, settings=BY_HAND)
 async def downgrade_refused(run: Run) -> None:
     """After an upgrade the level is raised; 0.2.0 refuses the data of a killed and of a stopped node."""
     await _messages_of_old(run)

@@ -290,7 +290,10 @@ class Producers:
         async with stubs_of(self.addresses, ProducerServiceStub) as stubs:
             while await self._pause(chance.expovariate(self.rates.repeated)):
                 draft = self._draft(chance)
-                request = request_of(producer, next(sequence), draft)
+                if chance.random() < self.rates.by_key_share:  # as of a producer that starts anew each time
+                    request = request_of("", 0, draft, f"{producer} {draft.token}")
+                else:
+                    request = request_of(producer, next(sequence), draft)
                 first = await self._until_answered(stubs, request, chance)
                 self._record(draft, first)
                 if first is not None and chance.random() < 0.5:

@@ -31,13 +31,16 @@ class Rates:
     batched: float = 60
     streamed: float = 20
     repeated: float = 20
+    by_key_share: float = 0.5  # of the repeated have an idempotency key instead of a producer's number
     delay_ms_max: int = 2_400
     keyed_share: float = 0.15  # of the singles have an ordering key
     ask_share: float = 0.25  # of the messages are cancelled or looked up
 
 
-def request_of(producer: str, sequence: int, draft: Sent) -> pb.ScheduleBatchRequest:
-    record = Record(body=TOKEN.pack(draft.token)).SerializeToString()
+def request_of(
+    producer: str, sequence: int, draft: Sent, idempotency_key: str = ""
+) -> pb.ScheduleBatchRequest:
+    record = Record(body=TOKEN.pack(draft.token), idempotency_key=idempotency_key).SerializeToString()
     return pb.ScheduleBatchRequest(
         producer=producer, sequence=sequence, topics=[draft.topic], due_ms=[draft.due_ms], records=[record]
     )

@@ -1,4 +1,7 @@
-"""A producer that gives up on nothing, and now and then cancels and reschedules, whatever became of it."""
+"""A producer that gives up on nothing, and now and then cancels and reschedules, whatever became of it.
+
+Some of its messages have idempotency keys: it schedules them twice at one time, and again much later.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ TRY_AGAIN = {
     Reason.NO_LEADER,
     Reason.OUTCOME_UNKNOWN,
     Reason.OVERLOADED,
+    Reason.KEYS_INCOMPLETE,  # the index of a node that was set up anew is being built
     Reason.MESSAGE_DAMAGED,  # a block of a ready queue that is being mended
 }
 
@@ -61,6 +65,9 @@ class ModelProducer:
         self._sequence = 0
         self._asked_again = False  # the last request, more than once
         self._recent: list[bytes] = []
+        self._by_key: list[tuple[bytes, list[bytes], float]] = []
+        """Requests with idempotency keys, their messages' labels, and when they were answered."""
+        self._keys = random.Random(f"idempotency {name} {self._rng.getstate()[1][0]}")
         self.repeated = 0
         self.without_room = 0
 
@@ -83,6 +90,8 @@ class ModelProducer:
                 some = rng.choice((labels, labels, self._recent))
                 few = rng.sample(some, min(len(some), rng.choice((1, 1, 3, 10))))
                 await self.reschedule(few, self._dues(len(few)))
+            if self._by_key and self._keys.random() < 0.2:
+                await self.schedule_again()
             if self._world.schedules_far and rng.random() < 0.15:
                 await self._schedule_far()
             await asyncio.sleep(rng.uniform(0.002, 0.08))
@@ -105,22 +114,29 @@ class ModelProducer:
         `key`: their ordering key.
         """
         self._sequence += 1
+        by_key = self._keys.random() < 0.3
         labels = [f"{self._name}/{self._sequence}/{n}".encode() for n in range(len(dues_ms))]
         tags = [["red"] if is_red(label) else [] for label in labels]
         request = log_pb.ScheduleColumns(
-            producer=self._name,
-            sequence=self._sequence,
+            producer="" if by_key else self._name,
+            sequence=0 if by_key else self._sequence,
             topics=[topic],
             topic=np.zeros(len(labels), dtype="<u4").tobytes(),
             due_ms=np.array(dues_ms, dtype="<i8").tobytes(),
             tag_mask=np.array([tag_mask(some) for some in tags], dtype="<u8").tobytes(),
             records=[
-                Record(body=label, tags=some, ordering_key=key).SerializeToString()
+                Record(
+                    body=label,
+                    tags=some,
+                    ordering_key=key,
+                    idempotency_key=label.decode() if by_key else "",
+                ).SerializeToString()
                 for label, some in zip(labels, tags, strict=True)
             ],
             jitter_ms=np.full(len(labels), jitter_ms, dtype="<u4").tobytes() if jitter_ms else b"",
         )
-        raw = await self._ask("schedule", request.SerializeToString())
+        asked = request.SerializeToString()
+        raw = await (self._ask_twice(asked) if by_key else self._ask("schedule", asked))
         if isinstance(raw, Refusal):
             self.without_room += 1
             return []
@@ -147,7 +163,36 @@ class ModelProducer:
                     f"L3: {label!r} is asked for {asked_ms} + {jitter_ms} ms, and due at {due_ms}"
                 )
             self._world.ledger.acknowledged(label, Told(topic, (hour, index), due_ms))
+        if by_key:
+            self._by_key.append((asked, labels, self._world.true_ms()))
         return labels
+
+    async def _ask_twice(self, asked: bytes) -> bytes | Refusal:
+        """Schedule by idempotency keys, now and then by two calls at one time; return the first's answer."""
+        calls = self._keys.choice((1, 1, 2))
+        answers = await asyncio.gather(*(self._ask("schedule", asked) for _ in range(calls)))
+        self._asked_again |= calls > 1
+        first, *others = sorted(answers, key=lambda answer: isinstance(answer, Refusal))
+        for other in (other for other in others if isinstance(other, bytes)):
+            demand(
+                _ids(first) == _ids(other), f"L14: {self._name} is answered {_ids(first)} and {_ids(other)}"
+            )
+        return first
+
+    async def schedule_again(self) -> None:
+        """Schedule messages again by their idempotency keys, whatever became of them, within the window."""
+        since_ms = self._world.true_ms() - self._world.retention_ms // 2  # keys count for the whole of it
+        self._by_key = [one for one in self._by_key[-RECENT:] if one[2] > since_ms]
+        if not self._by_key:
+            return
+        asked, labels, _ = self._keys.choice(self._by_key)
+        answer = await self._ask("schedule", asked)
+        if isinstance(answer, Refusal):
+            return
+        ids = [self._world.ledger.told[label].message for label in labels]
+        demand(_ids(answer) == ids, f"L14: {labels} were scheduled as {ids}, and again as {_ids(answer)}")
+        repeats = np.frombuffer(log_pb.ScheduledColumns.FromString(answer).repeats, "<u4").tolist()
+        demand(repeats == list(range(len(labels))), f"L14: of {labels} only {repeats} count as repeated")
 
     async def cancel(self, label: bytes) -> bool:
         """Return whether the cluster says that it is cancelled."""
@@ -156,6 +201,8 @@ class ModelProducer:
     async def cancel_all(self, labels: list[bytes]) -> list[bool]:
         """Return, of each, whether the cluster says that it is cancelled."""
         ledger = self._world.ledger
+        if not labels:
+            return []
         ids = [str(MessageId(0, *ledger.told[label].message)) for label in labels]
         request = pb.CancelRequest(ids=ids, every_outcome=True)
         before = ledger.cancelled | ledger.perhaps_cancelled
@@ -238,3 +285,13 @@ class ModelProducer:
         if rng.random() < 0.2:
             return [now_ms + rng.randint(*spread)] * count
         return [now_ms + rng.randint(*spread) for _ in range(count)]
+
+
+def _ids(answer: bytes | Refusal) -> list[tuple[int, int]]:
+    """Return the ids of a schedule's messages."""
+    assert isinstance(answer, bytes)
+    columns = log_pb.ScheduledColumns.FromString(answer)
+    hours, indices = (
+        np.frombuffer(column, "<u4").tolist() for column in (columns.hour, columns.global_index)
+    )
+    return list(zip(hours, indices, strict=True))
