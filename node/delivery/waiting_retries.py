@@ -60,6 +60,9 @@ async def search(
             page = await context.pieces.alone(partial(wheel.pending_page, hour, queue, start, STEP_UNITS))
             looked, start = looked + page.end - start, page.end
             await search.look(np.full(len(page.global_index), hour, np.uint32), page.global_index)
+        else:
+            continue
+        break
     known = context.machine.queues.acknowledged.get((group, copies.queue))
     left = known.missing(known.floor, copies.units) if known is not None else np.empty(0, np.uint64)
     for part in cut(left[:copies_max], STEP_COPIES, STEP_BLOCKS):

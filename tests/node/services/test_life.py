@@ -30,6 +30,7 @@ from tarry.proto.tarry_producer_pb2 import (
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
+from tarry.wheel.wheel import Wheel
 from tests.node.decay import decay
 from tests.node.lone_leader import GROUP, TOPIC, Leader, Stream, leader, subscription, until
 from tests.simulation.edge import Context
@@ -229,6 +230,25 @@ def test_a_retry_behind_many_hours_with_few_messages_each_is_cancelled(tmp_path:
         copies = lead.machine.queues.find(TOPIC, GROUP)
         assert copies is not None
         assert lead.machine.wheel.pending_of(copies.queue) == 0
+
+    led(tmp_path, act)
+
+
+def test_no_hour_is_looked_at_behind_the_one_that_has_the_last_retry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(lead: Leader) -> None:
+        message = await nacked_behind(lead, 1)
+        await scheduled(lead, *[(4 + n) * HOUR_MS for n in range(MANY_HOURS)])
+        asked, units_in_hour = [0], Wheel.units_in_hour
+
+        def counted(wheel: Wheel, hour: int) -> int:
+            asked[0] += 1
+            return units_in_hour(wheel, hour)
+
+        monkeypatch.setattr(Wheel, "units_in_hour", counted)
+        assert STATES[(await of_group(lead, message)).state] == "IN_BACK_OFF"
+        assert asked[0] < 10
 
     led(tmp_path, act)
 
