@@ -15,7 +15,7 @@ from tests.cluster.consoles import console_of
 from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 
-pytestmark = [pytest.mark.beside, needs_chromium]
+pytestmark = needs_chromium
 HOUR_MS = 3_600_000
 BODY = b'{"order": 7, "note": "<img src=x onerror=alert(1)>"}'
 PHONE = {"width": 360, "height": 740}
