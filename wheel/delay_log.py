@@ -48,9 +48,10 @@ INDEX_NAME: Final = "delay.index"
 THIN_NAME: Final = "delay.index.thin"
 """Of an index that takes the place of the other (see thinning.py)."""
 BLOCK_UNITS: Final = 16_384
-_SCATTERED_UNITS: Final = 8
+_SCATTERED_UNITS: Final = 2
 """Fewer units than that for each 64 KiB of an index are read one by one: a read takes some 1 us, to map
-what is around a unit and let it go some 9."""
+what is around a unit and let it go some 9. More would wait for the disk one by one, where the map reads
+what is around the first."""
 _SINGLE_READS: Final = 4  # so few are read sooner one by one than as runs
 
 T = TypeVar("T")
