@@ -118,8 +118,9 @@ class ListOptions(Matching, total=False):
 
 def request_of(topic: str, size: int, cursor: str, options: ListOptions) -> pb.ListMessagesRequest:
     """Return the request for a page. Raises InvalidQuery."""
+    own = ListOptions.__annotations__.keys() - Matching.__annotations__.keys()
     return pb.ListMessagesRequest(
-        filter=filter_of(topic, options),
+        filter=filter_of(topic, {name: value for name, value in options.items() if name not in own}),
         states=sorted(map(_name, options.get("states", ()))),
         group=options.get("group", ""),
         page_size=whole("size", size, InvalidQuery, Reason.QUERY_INVALID, PAGE_MAX, 1),

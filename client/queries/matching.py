@@ -28,8 +28,11 @@ class Matching(TypedDict, total=False):
 
 
 def filter_of(topic: str, only: Mapping[str, Any]) -> pb.MessageFilter:
-    """Return the filter of what is in Matching. Raises InvalidQuery, also where it is given and empty."""
-    given = {what: only[what] for what in Matching.__annotations__ if what in only}
+    """Return the filter. Raises InvalidQuery, also for what is empty or not in Matching."""
+    given = dict(only)
+    if unknown := given.keys() - Matching.__annotations__.keys():  # left out, more would match
+        text = f"there is no property {min(unknown)!r}: give some of {', '.join(Matching.__annotations__)}"
+        raise InvalidQuery(Reason.QUERY_INVALID, text)
     for what in given.keys() & {"tags", "keys"}:
         given[what] = sorted(named(what, given[what], InvalidQuery))
     for what in given.keys() & {"due_from_ms", "due_to_ms"}:

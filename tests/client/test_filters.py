@@ -38,6 +38,17 @@ def test_a_filter_is_refused_where_a_property_is_empty_or_no_list(only: Any) -> 
         listing.request_of("t", 1, "", only)
 
 
+def test_a_property_that_there_is_not_is_refused_and_not_left_out() -> None:
+    for only in ({"tag": ["a"]}, {"tags": ["a"], "Keys": ["b"]}, {"states": ["pending"]}, {"group": "g"}):
+        with pytest.raises(InvalidQuery, match="there is no property"):  # left out, all would match
+            filter_of("t", only)
+    of_listing: Any = {"states": ["pending"], "group": "g", "bodies": True}
+    assert listing.request_of("t", 1, "", of_listing).group == "g"
+    of_listing["tag"] = ["a"]
+    with pytest.raises(InvalidQuery, match="there is no property 'tag'"):
+        listing.request_of("t", 1, "", of_listing)
+
+
 def test_without_properties_all_of_a_topic_is_meant_and_lists_of_any_kind_are_taken() -> None:
     assert not filter_of("t", {"due_from_ms": 0}).due_to_ms
     assert list(filter_of("t", {"keys": (key for key in "ab")}).keys) == ["a", "b"]
