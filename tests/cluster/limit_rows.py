@@ -166,6 +166,28 @@ def as_many_ordering_keys(play: Play) -> None:
     holding.end()
 
 
+@row("ProducerService/ScheduleBatch", "QueryService/FindByKey")
+def as_many_idempotency_keys_new_repeated_and_in_conflict(play: Play) -> None:
+    chars, topic = LIMITS.idempotency_key_chars_max, play.name()
+    room = LIMITS.batch_bytes_max // MOST - chars - 60
+    keyed = [Record(body=bytes(room), idempotency_key=f"{n:0{chars}}") for n in range(MOST)]
+    records = [record.SerializeToString() for record in keyed]
+    due_ms = hours_from(play.now_ms(), MOST)
+    play.until(lambda: {status.level for status in play.statuses()} == {HIGHEST})
+    first = play.schedule([topic], records, due_ms=due_ms)
+    again = play.schedule([topic], records, due_ms=due_ms)
+    assert (ids_of(again), len(first.repeats), len(again.repeats)) == (ids_of(first), 0, MOST)
+    keyed[-1].body = b"other"
+    with pytest.raises(grpc.RpcError) as conflict:
+        play.schedule([topic], [*records[:-1], keyed[-1].SerializeToString()], due_ms=due_ms)
+    said = refusal(conflict.value)
+    assert (said.reason, said.facts["position"]) == ("IDEMPOTENCY_CONFLICT", f"{MOST - 1}")
+    request = query_pb.FindByKeyRequest(topic=topic, idempotency_key=f"{0:0{chars}}", records=True)
+    (answer,) = play.call("QueryService/FindByKey", request.SerializeToString())
+    found = query_pb.FindByKeyResponse.FromString(answer)
+    assert [message.id for message in found.messages] == ids_of(first)[:1]
+
+
 @row("ProducerService/ScheduleStream")
 def as_many_requests_in_flight(play: Play) -> None:
     batch = producer_pb.ScheduleBatchRequest(

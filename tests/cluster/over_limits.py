@@ -64,6 +64,11 @@ def _schedules() -> Iterator[Over]:
             "ORDERING_KEY_TOO_LONG",
             f"more than {LIMITS.ordering_key_chars_max}",
         ),
+        "an idempotency key": (
+            Record(idempotency_key="k" * (LIMITS.idempotency_key_chars_max + 1)),
+            "IDEMPOTENCY_KEY_TOO_LONG",
+            f"more than {LIMITS.idempotency_key_chars_max}",
+        ),
     }
     for what, (record, reason, says) in records.items():
         one = producer_pb.ScheduleRequest(topic="over", record=record, delay_ms=1)
