@@ -10,13 +10,16 @@ from tarry.client.aio import Client
 from tarry.client.cli import bulk
 from tarry.client.cli.matching import PANEL, Filter
 from tarry.client.cli.options import OnCluster
-from tarry.client.cli.output import REFUSED, Output, print_outcomes, print_rows
+from tarry.client.cli.output import REFUSED, Output, print_outcomes, print_rows, words
 from tarry.client.errors import NotFound
 from tarry.client.queries.matching import Matching
 from tarry.client.results import CancelOutcome, MessageState
 from tarry.proto.reasons import Reason
 
-EPILOG = "Exit code 1 also where a message named by its id was not cancelled. " + bulk.EXIT_CODES
+EPILOG = (
+    "Exit code 1 also where a message named by its id was not cancelled, or none with the idempotency key. "
+    + bulk.EXIT_CODES
+)
 
 
 async def cancel(
@@ -39,7 +42,12 @@ async def cancel(
             rich_help_panel=PANEL,
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.", rich_help_panel=PANEL)] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Only count; with --idempotency-key, only tell the ids.", rich_help_panel=PANEL
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.", rich_help_panel=PANEL)] = False,
     resume: Annotated[
         str,
@@ -60,8 +68,14 @@ async def cancel(
     if idempotency_key is not None:
         if message_ids or not topic or resume or only.keys() - {"due_from_ms", "due_to_ms"}:
             raise typer.BadParameter("goes with --topic and due times only", param_hint="--idempotency-key")
-        ids = await _having(client, topic, idempotency_key, only)
+        ids, unreadable = await _having(client, topic, idempotency_key, only)
+        if unreadable:
+            words().print(
+                f"{unreadable:,} more may have the key: their records are damaged, and being mended"
+            )
         await _each(client, ids, idempotency_key, cluster.output, remaining_groups, dry_run=dry_run)
+        if unreadable:
+            raise typer.Exit(REFUSED)
         return
     if topic or only or dry_run or resume:
         if message_ids or remaining_groups or not topic:
@@ -74,11 +88,14 @@ async def cancel(
     print_outcomes("id", zip(message_ids, outcomes, strict=True), CancelOutcome.CANCELLED, cluster.output)
 
 
-async def _having(client: Client, topic: str, idempotency_key: str, only: Matching) -> list[str]:
-    """Return the ids of what has the key and may be cancelled. Raises typer.BadParameter."""
+async def _having(client: Client, topic: str, idempotency_key: str, only: Matching) -> tuple[list[str], int]:
+    """Return the ids of what has the key and may be cancelled, and how many more are damaged.
+
+    Raises typer.BadParameter.
+    """
     if not idempotency_key:  # as of a variable of the shell that is not set
         raise typer.BadParameter("must not be empty", param_hint="--idempotency-key")
-    ids, begin, query = list[str](), "", client.query()
+    ids, unreadable, begin, query = list[str](), 0, "", client.query()
     while True:
         page = await query.find(
             topic,
@@ -89,8 +106,9 @@ async def _having(client: Client, topic: str, idempotency_key: str, only: Matchi
             begin=begin,
         )
         ids += [message.id for message in page.messages]
+        unreadable += page.unreadable
         if not (begin := page.next):
-            return ids
+            return ids, unreadable
 
 
 async def _each(
@@ -107,7 +125,10 @@ async def _each(
         print_rows([{"id": each} for each in ids], ["id"], output)
         return
     if not ids:
-        text = f"no message that is pending or still kept has the idempotency key {idempotency_key!r}"
+        text = (
+            f"no message that is pending or released has the idempotency key {idempotency_key!r}: "
+            "tarry find shows those that were cancelled, too"
+        )
         raise NotFound(Reason.MESSAGE_NOT_FOUND, text)
     outcomes = await client.producer().cancel_many(ids, remaining_groups=remaining_groups)
     rows = [{"id": each, "outcome": outcome.value} for each, outcome in zip(ids, outcomes, strict=True)]

@@ -111,7 +111,6 @@ async def _one(producer: Producer, one: Missing, done: set[str], *, dry_run: boo
     if pending and await producer.cancel(one.id) not in GONE:
         return Redriven(one, Fate.NOT_MISSING)
     own = {name: value for name, value in stored.properties.items() if not name.startswith(RESERVED)}
-    # Not with its idempotency key, which the missing one has.
     copy = await producer.schedule(
         stored.topic,
         stored.body,

@@ -371,9 +371,7 @@ class Producer(OneWayErrors):
         self._accumulator.put(time, topic, value, mask, jitter_ms, idempotent, serialized, waiter)
 
     async def _send(self, batch: Batch) -> producer_pb.ScheduleBatchResponse:
-        sequence = (
-            await self._sequences.take()
-        )  # it also bounds the requests in flight: those without it, too
+        sequence = await self._sequences.take()  # with idempotency keys, too: it bounds requests in flight
         try:
             request = batch.request(self.id, sequence)
             response: producer_pb.ScheduleBatchResponse = await self._calls.call(

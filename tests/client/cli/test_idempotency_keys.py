@@ -63,6 +63,7 @@ class Holding:
 
     def __init__(self, *outcomes: CancelOutcome) -> None:
         self._outcomes = list(outcomes)
+        self.unreadable = 0
         self.cancelled: list[str] = []
 
     def query(self) -> Holding:
@@ -76,7 +77,7 @@ class Holding:
         assert (topic, idempotency_key) == ("orders", "k")
         at = int(begin or 0)
         found = [FoundMessage(f"m{at}", 1, MessageState.PENDING)] if at < len(self._outcomes) else []
-        return FoundPage(tuple(found), str(at + 1) if at + 1 < len(self._outcomes) else "", 0)
+        return FoundPage(tuple(found), str(at + 1) if at + 1 < len(self._outcomes) else "", self.unreadable)
 
     async def cancel_many(self, ids: list[str], *, remaining_groups: bool) -> list[CancelOutcome]:
         self.cancelled = ids
@@ -112,3 +113,15 @@ async def test_where_none_was_cancelled_the_command_fails() -> None:
         await cancelled(Holding(CancelOutcome.ALREADY_DONE))
     with pytest.raises(NotFound):
         await cancelled(Holding())
+
+
+async def test_what_may_have_the_key_and_is_damaged_is_told_and_no_success(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    holding = Holding(CancelOutcome.CANCELLED)
+    holding.unreadable = 2
+    with pytest.raises(typer.Exit):
+        await cancelled(holding)
+    said = capsys.readouterr()
+    assert json.loads(said.out) == [{"id": "m0", "outcome": "cancelled"}]
+    assert "2 more may have the key" in said.err
