@@ -84,7 +84,7 @@ class IdempotencyConflict(Refused):
 
     @property
     def id(self) -> str:
-        """The message that has the key."""
+        """The message that has the key; empty: another one of the same batch."""
         return self.facts.get("id", "")
 
 

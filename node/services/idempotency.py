@@ -123,7 +123,7 @@ class IdempotentSchedules:
         rows: Mapping[Name, int],
         used: Mapping[Name, Used],
     ) -> Refusal | None:
-        """Return the refusal of a message that contains something else than the one that has its key."""
+        """Return the refusal of a message whose key was scheduled with other content."""
         records, compared, size = command.request.records, 0, 0
         for row, name in enumerate(names) if used or len(rows) < len(names) else ():
             before = used.get(name)
@@ -140,12 +140,13 @@ class IdempotentSchedules:
 
     def _differs(self, name: Name, row: int, before: Used | None) -> Refusal:
         topic, key = name[0], name[1].decode()
-        facts, which = {"position": str(row)}, "another message of this request"
+        facts, which, advice = {"position": str(row)}, "another message of this request", ""
         if before is not None:
             facts["id"] = which = str(MessageId(self._shard, before.hour, before.global_index))
-        text = (
-            f"{which} has the idempotency key {key[:80]!r} of topic {topic!r} and contains something else: "
-            "give this one a key of its own, or update that one"
+            advice = f", or update {which} while it is pending"
+        text = (  # not what it contains now: after an update that may be the same
+            f"{which} was scheduled with the idempotency key {key[:80]!r} of topic {topic!r} and other "
+            f"content: give this one a key of its own{advice}"
         )
         return Refusal(Reason.IDEMPOTENCY_CONFLICT, text, facts)
 

@@ -133,6 +133,7 @@ async def test_other_content_is_a_conflict_that_names_message_and_position_and_s
             assert one.ids[0] in conflict.text
         within = await refused(lead, request("cc", due_ms=due_ms, bodies=[b"x", b"y"]))
         assert (within.reason, within.facts) == (Reason.IDEMPOTENCY_CONFLICT, {"position": "1"})
+        assert "update" not in within.text  # the other one is not scheduled either
         assert stored(lead) == 1
 
 
@@ -203,6 +204,7 @@ async def test_a_cancelled_a_rescheduled_and_an_updated_message_keep_their_keys(
             assert again.due_ms == [due_ms, later, due_ms]
             await lead.node._core.keys.write()
         conflict = await refused(lead, request("c", due_ms=due_ms, bodies=[b"z"], tags=["t"]))
+        assert "was scheduled with" in conflict.text  # it contains the same by now
         assert (
             conflict.reason is Reason.IDEMPOTENCY_CONFLICT
         )  # that is what the update says, not the schedule
