@@ -45,6 +45,7 @@ ANSWERED_BY_STREAMS = {
 }
 
 RECORD = Record(body=b"x", tags=["red"], keys=["k"], properties={"p": "v"})
+KEYED = Record(body=b"x", idempotency_key="i")
 PEER: dict[str, Any] = {"cluster": "tarry", "node": "n2"}
 GROUP: dict[str, Any] = {"topic": "t", "group": "g", "consumer": "c"}
 BATCH = producer_pb.ScheduleBatchRequest(
@@ -66,8 +67,14 @@ VALID: dict[str, list[Message]] = {
         producer_pb.ScheduleRequest(topic="t", record=RECORD, delay_ms=0, producer="p", sequence=2),
         producer_pb.ScheduleRequest(topic="u", record=RECORD, due_ms=1, jitter_ms=1),
         producer_pb.ScheduleRequest(topic="u", record=RECORD, delay_level=1),
+        producer_pb.ScheduleRequest(topic="t", record=KEYED, delay_ms=0),
     ],
-    "ProducerService/ScheduleBatch": [BATCH],
+    "ProducerService/ScheduleBatch": [
+        BATCH,
+        producer_pb.ScheduleBatchRequest(
+            topics=["t"], delay_ms=[0, 50], records=[KEYED.SerializeToString()] * 2
+        ),
+    ],
     "ProducerService/ScheduleStream": [producer_pb.ScheduleStreamRequest(request=1, batch=BATCH)],
     "ProducerService/Cancel": [producer_pb.CancelRequest(ids=[str(MessageId(0, 498_611, 0))])],
     "ProducerService/Reschedule": [
@@ -181,6 +188,7 @@ VALID: dict[str, list[Message]] = {
             topic="t", key="k", limit=9, states=["MESSAGE_STATE_PENDING"], records=True, due_to_ms=2**42
         ),
         query_pb.FindByKeyRequest(topic="t", key="k", begin=str(MessageId(0, 498_611, 0))),
+        query_pb.FindByKeyRequest(topic="t", idempotency_key="i"),
     ],
     "PeerService/Meet": [peer_pb.MeetRequest(**PEER)],
     "PeerService/Recall": [peer_pb.RecallRequest(**PEER)],
