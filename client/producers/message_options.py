@@ -23,7 +23,8 @@ class MessageOptions(TypedDict, total=False):
     ordering_key: str
     """Messages of a topic with the same key are delivered one after another, once the last is settled."""
     idempotency_key: str
-    """Of messages scheduled to a topic with one key only the first is taken; others answer with its id."""
+    """Of messages scheduled to a topic with one key only the first is taken; others answer with its id.
+    Empty: each is taken."""
 
 
 def check_options(options: MessageOptions) -> None:

@@ -360,6 +360,8 @@ class Producer(OneWayErrors):
             whole("jitter_ms", jitter_ms, InvalidTime, Reason.JITTER_TOO_LARGE)
         if not isinstance(topic, str) or not isinstance(body, bytes | bytearray | memoryview):
             raise TypeError("topic must be a str and body bytes")
+        if not isinstance(idempotency_key, str):  # None would count as none given
+            raise TypeError(f"idempotency_key must be a str, not {idempotency_key!r}")
         topic.encode()  # raises here, not in a request shared with others
         if self._accumulator.waiting >= self._settings.waiting_messages_max:
             raise Overloaded(

@@ -235,3 +235,14 @@ async def test_the_blocking_client_has_them_too(cluster: ClusterStandIn) -> None
 
     assert await asyncio.to_thread(schedule) == [False, True]
     assert len(cluster.scheduled) == 1
+
+
+async def test_a_key_that_is_none_is_refused_and_the_message_not_scheduled_without_it(
+    cluster: ClusterStandIn,
+) -> None:
+    async with connect(cluster.addresses) as client:
+        for key in (None, b"k", 7):
+            none: Any = {"idempotency_key": key}
+            with pytest.raises(TypeError, match="idempotency_key must be a str"):
+                await client.producer().schedule("orders", b"x", delay_ms=5, **none)
+    assert not cluster.requests
