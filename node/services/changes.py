@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -312,7 +312,7 @@ class Changes:
             self._machine.encode(command), cost_us(command) + more_us
         )
         if isinstance(outcome, Refusal):
-            return _placed(outcome, rows)
+            return outcome.of_rows(rows)
         asked.outcomes[rows], asked.due_now_ms[rows] = outcome.outcomes, outcome.due_ms
         return None
 
@@ -375,11 +375,3 @@ def _column(values: Sequence[int], n: int, name: str) -> NDArray[np.int64] | Ref
         )
         return Refusal(reason, text)
     return np.broadcast_to(column, n).copy() if len(column) else np.full(n, WHENEVER, np.int64)
-
-
-def _placed(refused: Refusal, rows: NDArray[np.intp]) -> Refusal:
-    """Return a refusal whose position is that of the message in the request."""
-    facts: dict[str, Any] = dict(refused.facts)
-    if "position" in facts:
-        facts["position"] = str(rows[int(facts["position"])])
-    return Refusal(refused.reason, refused.text, facts, refused.retry_ms)

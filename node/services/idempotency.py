@@ -110,7 +110,7 @@ class IdempotentSchedules:
                 raise NotLeader(None)  # another leader's entries may lie between
             outcome: Scheduled | Refusal = await self._driver.propose(encoded, cost_us(part))
             if not isinstance(outcome, Scheduled):
-                return outcome
+                return outcome.of_rows(new)
             if part is command:
                 return outcome.response
             scheduled = log_pb.ScheduledColumns.FromString(outcome.response)

@@ -7,7 +7,10 @@ into a status with google.rpc.ErrorInfo.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tarry.proto.reasons import Reason
 
@@ -20,3 +23,10 @@ class Refusal:
     text: str
     facts: Mapping[str, str] = field(default_factory=dict)
     retry_ms: int | None = None
+
+    def of_rows(self, rows: NDArray[np.intp]) -> Refusal:
+        """Return the refusal of some rows of a request, with the position that a row of them has in it."""
+        if "position" not in self.facts:
+            return self
+        position = str(rows[int(self.facts["position"])])
+        return replace(self, facts={**self.facts, "position": position})

@@ -192,10 +192,7 @@ def _no_room(
         return None
     most, now_ms = command.second_messages_max, command.now_ms
     refused = admission.second_full(wheel, asked.due_ms[rows], most, now_ms)
-    if refused is None:
-        return None
-    position = str(rows[int(refused.facts["position"])])
-    return Refusal(refused.reason, refused.text, {**refused.facts, "position": position})
+    return None if refused is None else refused.of_rows(rows)
 
 
 def _events(

@@ -21,6 +21,7 @@ from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication.errors import NotLeader
 from tarry.replication.loop_holds import Holds
 from tarry.replication.raft.elections import Role
@@ -135,6 +136,19 @@ async def test_other_content_is_a_conflict_that_names_message_and_position_and_s
         assert (within.reason, within.facts) == (Reason.IDEMPOTENCY_CONFLICT, {"position": "1"})
         assert "update" not in within.text  # the other one is not scheduled either
         assert stored(lead) == 1
+
+
+async def test_where_new_ones_have_no_room_the_refusal_has_the_position_in_the_whole_request(
+    tmp_path: Path,
+) -> None:
+    async with ready(tmp_path) as lead:
+        due_ms = lead.node.time.now_ms() + HOUR_MS
+        await answered(lead, request("ab", due_ms=due_ms, topics=["t", "u"]))
+        few = TopicSettings(pending_max=1)
+        await lead.propose(log_pb.TopicCommand(topic="u", settings=few, now_ms=lead.node.time.now_ms()))
+        full = await refused(lead, request("abcd", due_ms=due_ms, topics=["t", "u"]))
+        assert (full.reason, full.facts["position"]) == (Reason.TOPIC_FULL, "3")
+        assert stored(lead) == 2
 
 
 async def test_a_request_that_cannot_be_as_it_is_is_refused(tmp_path: Path) -> None:
