@@ -110,7 +110,7 @@ class UsedKeys:
         topics = {queue.queue: topic for topic, queue in queues.items()}
         numbers = np.array([queues[topic].queue for topic, _ in known], np.uint32)
         wanted = of_topic(hashes([IDEMPOTENCY_PREFIX + key for _, key in known]), numbers)
-        first = max(0, min(*since_ms.values(), self._machine.frontier_ms) // HOUR_MS) << 32
+        first = max(0, min(since_ms.values()) // HOUR_MS) << 32
         before: Words | None = None
         search = _Search(names, topics, since_ms)
         for _ in range(ATTEMPTS_MAX):
@@ -141,8 +141,8 @@ class UsedKeys:
     async def _since_ms(self, queue: ReadyQueue) -> int:
         """Return the due time from which on messages of a queue have been released within the window.
 
-        What was released late is due earlier than its release; messages are released in the order in which
-        they are due. Raises UnitsDamaged.
+        What was released late is due earlier than its release, and so is what will be; messages are released
+        in the order in which they are due. Raises UnitsDamaged.
         """
         now_ms = self._time.now_ms()
         found_ms, since_ms = self._since.get(queue.queue, (-SINCE_KEPT_MS, 0))
@@ -150,6 +150,7 @@ class UsedKeys:
             begin_ms = (
                 now_ms - dispatch(self._machine.queues.defaults, self._config.dispatch).idempotency_window_ms
             )
+            next_due_ms = self._machine.wheel.next_due_ms()  # now: it may be released while this looks
 
             def look(pread: Pread | None) -> int:
                 offset = queue.find_released(begin_ms, pread)
@@ -158,6 +159,7 @@ class UsedKeys:
                 return min(begin_ms, int(queue.read(offset, 1, pread)["due_ms"][0]))
 
             since_ms = await self._damage.reads.read_ahead_for(look)
+            since_ms = since_ms if next_due_ms is None else min(since_ms, next_due_ms)
             if len(self._since) >= QUEUES_KEPT:
                 self._since.clear()
             self._since[queue.queue] = now_ms, since_ms

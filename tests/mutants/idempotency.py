@@ -10,6 +10,7 @@ TOGETHER = f"{TESTS}::test_requests_at_the_same_time_take_turns"
 GONE = f"{TESTS}::test_a_caller_that_goes_away_leaves_its_keys_under_way_until_what_is_proposed_is_decided"
 MOVES = f"{TESTS}::test_a_message_that_moves_while_its_key_is_looked_up_is_found"
 WINDOW = f"{TESTS}::test_a_key_counts_while_its_message_is_pending_and_for_the_window_behind_its_release"
+LATE = f"{TESTS}::test_a_message_that_is_released_late_just_after_a_look_keeps_its_key"
 
 MUTANTS = (
     Mutant(
@@ -53,6 +54,13 @@ MUTANTS = (
         "(since != _NEVER) & (pending | (due_ms >= since))",
         "(since != _NEVER) & (due_ms >= since)",
         (f"{TESTS}::test_a_pending_message_keeps_its_key_however_late_it_is",),
+    ),
+    Mutant(
+        "what_is_yet_to_be_released_late_is_forgotten",
+        "a message that is released late, just after a look, is scheduled twice",
+        "since_ms = since_ms if next_due_ms is None else min(since_ms, next_due_ms)",
+        "since_ms = since_ms",
+        (LATE,),
     ),
     Mutant(
         "keys_count_for_ever",

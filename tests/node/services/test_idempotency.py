@@ -15,6 +15,7 @@ import pytest
 
 from tarry.node.config import Dispatch
 from tarry.node.keys import used_keys
+from tarry.node.leader.dispatcher import Dispatcher
 from tarry.node.services import idempotency
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
@@ -199,6 +200,27 @@ async def test_the_window_begins_with_the_release_also_where_that_is_late(tmp_pa
         queue.append(units)
         used._since.clear()
         assert await used._since_ms(queue) == now_ms - 5 * HOUR_MS
+
+
+async def test_a_message_that_is_released_late_just_after_a_look_keeps_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ready(tmp_path, SHORT.model_copy(update={"idempotency_window_ms": 300})) as lead:
+        real, may_release = Dispatcher._release, asyncio.Event()
+
+        async def late(*args: Any) -> bool:
+            await may_release.wait()
+            return await real(*args)
+
+        monkeypatch.setattr(Dispatcher, "_release", late)
+        now_ms = lead.node.time.now_ms()
+        first = await answered(lead, request("a", due_ms=now_ms))
+        await until(lambda: lead.node.time.now_ms() > now_ms + 400)
+        assert (await answered(lead, request("a", due_ms=now_ms))).repeats == [0]
+        may_release.set()
+        await until(lambda: lead.machine.queues.of("t").units == 1)
+        again = await answered(lead, request("a", due_ms=now_ms))
+        assert (again.ids, again.repeats) == (first.ids, [0])
 
 
 async def test_a_cancelled_a_rescheduled_and_an_updated_message_keep_their_keys(tmp_path: Path) -> None:
