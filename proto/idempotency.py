@@ -31,9 +31,9 @@ def digest(record: Record) -> bytes:
     return blake2b(b"".join(map(_framed, fields)), digest_size=DIGEST_BYTES).digest()
 
 
-def same_content(stored: Record, given: Record) -> bool:
-    """Return whether a given record contains what was scheduled as the stored one, before any update."""
-    return (stored.scheduled_digest or digest(stored)) == digest(given)
+def scheduled_digest(record: Record) -> bytes:
+    """Return the digest of what was scheduled as a stored record, before any update."""
+    return record.scheduled_digest or digest(record)
 
 
 def _framed(parts: Sequence[bytes]) -> bytes:

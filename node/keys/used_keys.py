@@ -21,6 +21,7 @@ from tarry.node.defaults import dispatch
 from tarry.node.keys.keeper import KeyKeeper
 from tarry.node.keys.search import ID_NS, TURN_BYTES, TURN_NS
 from tarry.node.repair.records import Damage
+from tarry.proto.idempotency import scheduled_digest
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
@@ -39,6 +40,8 @@ SINCE_KEPT_MS: Final = 1_000
 QUEUES_KEPT: Final = 1_000
 """Of which it is kept."""
 
+DIGEST_NS: Final = 12_000
+"""CPU time that an id costs beside that of a search: a record is parsed, and its digest worked out."""
 ATTEMPTS_MAX: Final = 8
 """How often is looked again because messages with the keys are moved at the same time."""
 _NEVER: Final = (1 << 63) - 1
@@ -56,7 +59,8 @@ class Used(NamedTuple):
     hour: int
     global_index: int
     due_ms: int
-    record: Record
+    digest: bytes
+    """Of what was scheduled."""
 
 
 class _Search:
@@ -77,11 +81,11 @@ class _Search:
         flags: Flags = (since != _NEVER) & (pending | (due_ms >= since))
         return flags
 
-    def add(self, queue: int, message: Used) -> None:
+    def add(self, queue: int, hour: int, global_index: int, due_ms: int, record: Record) -> None:
         """Take a message in, if it has one of the keys: the last that was scheduled counts."""
-        name = self._topics[queue], message.record.idempotency_key.encode()
+        name = self._topics[queue], record.idempotency_key.encode()
         if name in self._names:
-            self.used[name] = message
+            self.used[name] = Used(hour, global_index, due_ms, scheduled_digest(record))
 
 
 class UsedKeys:
@@ -127,7 +131,7 @@ class UsedKeys:
         return _BUSY
 
     async def _look_at(self, ids: Words, search: _Search) -> Refusal | None:
-        costs_ns = ID_NS + self._machine.wheel.costs_ns(hours_of(ids), indices_of(ids))
+        costs_ns = ID_NS + DIGEST_NS + self._machine.wheel.costs_ns(hours_of(ids), indices_of(ids))
         for rows in portions(costs_ns, TURN_NS):
             looked = False
             while not looked:
@@ -135,7 +139,6 @@ class UsedKeys:
                     refusal, looked = await self._look(ids[rows], search), True
                     if refusal is not None:
                         return refusal
-                await asyncio.sleep(0)
         return None
 
     async def _since_ms(self, queue: ReadyQueue) -> int:
@@ -185,11 +188,12 @@ class UsedKeys:
             for row, record in zip(chosen.tolist(), records, strict=True):
                 place = int(named[0][row]), int(named[1][row])
                 if record is not None:
-                    search.add(int(queue[row]), Used(*place, int(due_ms[row]), Record.FromString(record)))
+                    search.add(int(queue[row]), *place, int(due_ms[row]), Record.FromString(record))
                     continue
                 self._damage.report(hour[row : row + 1], index[row : row + 1])
                 if states[row] != MessageState.CANCELLED:
                     return self._damaged(*place)
+            await asyncio.sleep(0)
         return None
 
     def _damaged(self, hour: int, global_index: int) -> Refusal:

@@ -23,7 +23,7 @@ from tarry.node.edge.leader_calls import Answer
 from tarry.node.services.schedule_request import Intake, body_too_large
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
-from tarry.proto.idempotency import digest
+from tarry.proto.idempotency import scheduled_digest
 from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record, Retried
@@ -334,7 +334,7 @@ class Changes:
         if checked is not None:
             return checked
         if copy is None and record.idempotency_key:  # by which what comes again under the key is compared
-            record.scheduled_digest = before.scheduled_digest or digest(before)
+            record.scheduled_digest = scheduled_digest(before)
         stored = record.SerializeToString(deterministic=True)
         bytes_max = queue.settings.body_bytes_max
         columns = log_pb.ScheduleColumns(topics=[queue.topic], records=[stored])

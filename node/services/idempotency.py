@@ -22,7 +22,7 @@ from tarry.node.assembly import Core
 from tarry.node.edge.leader_calls import Answer
 from tarry.node.keys.used_keys import Name, Used, UsedKeys
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.idempotency import same_content
+from tarry.proto.idempotency import digest
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
@@ -129,8 +129,8 @@ class IdempotentSchedules:
             before = used.get(name)
             if before is None and rows[name] == row:
                 continue
-            first = before.record if before is not None else Record.FromString(records[rows[name]])
-            if not same_content(first, Record.FromString(records[row])):
+            first = before.digest if before is not None else digest(Record.FromString(records[rows[name]]))
+            if digest(Record.FromString(records[row])) != first:
                 return self._differs(name, row, before)
             compared, size = compared + 1, size + len(records[row])
             if compared >= COMPARED or size >= COMPARED_BYTES:

@@ -15,10 +15,12 @@ import pytest
 
 from tarry.node.config import Dispatch
 from tarry.node.keys import used_keys
+from tarry.node.keys.search import TURN_BYTES
 from tarry.node.leader.dispatcher import Dispatcher
 from tarry.node.services import idempotency
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
+from tarry.proto.idempotency import DIGEST_BYTES
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
@@ -423,6 +425,35 @@ async def test_a_damaged_record_that_may_have_the_key_refuses_until_it_is_mended
         turn_bit(log, body_at)
         await lead.edge.cancel(pb.CancelRequest(ids=first.ids).SerializeToString())
         assert (await answered(lead, request("a", due_ms=due_ms))).repeats == []
+
+
+async def test_of_large_messages_few_are_read_in_a_turn_and_none_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ready(tmp_path) as lead:
+        due_ms = lead.node.time.now_ms() + HOUR_MS
+        await answered(lead, request("abcdef", due_ms=due_ms, bodies=[bytes(200_000)] * 6))
+        reads, turns = lead.node._core.damage.reads, [0]
+        real = reads.read
+
+        async def read(*places: Any) -> list[bytes | None]:
+            records = await real(*places)
+            turns[-1] += sum(len(record or b"") for record in records)
+            return records
+
+        async def count_turns() -> None:
+            while True:
+                turns.append(0)
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(reads, "read", read)
+        counting = asyncio.ensure_future(count_turns())
+        found = await lead.edge._producer._idempotent._used.find([("t", bytes([key])) for key in b"abcdef"])
+        counting.cancel()
+        assert not isinstance(found, Refusal)
+        assert {len(one.digest) for one in found.values()} == {DIGEST_BYTES}
+        assert sum(turns) > len(found) * 200_000 == 1_200_000
+        assert max(turns) <= TURN_BYTES
 
 
 async def test_any_requests_answer_as_a_dict_does(tmp_path: Path) -> None:
