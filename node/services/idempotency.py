@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.node.assembly import Core
+from tarry.node.edge.intake_turns import IntakeTurns
 from tarry.node.edge.leader_calls import Answer
 from tarry.node.keys.used_keys import Name, Used, UsedKeys
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -40,6 +41,8 @@ REQUESTS_MAX: Final = 8_192
 """Requests that wait for each other, are looked up or proposed; also such as their callers have given up."""
 BYTES_MAX: Final = 64 << 20
 """Their bytes together."""
+TURN_REQUESTS: Final = 32
+"""That go on in one turn, where the one that they have waited for is decided."""
 RETRY_MS: Final = 50
 """After which more may be asked."""
 U4: Final = np.dtype("<u4")
@@ -53,6 +56,8 @@ class IdempotentSchedules:
         self._machine, self._driver, self._shard = core.machine, core.driver, core.config.shard
         self._used = UsedKeys(core.keys, core.machine, core.damage, core.config, core.time)
         self._under_way: dict[Name, asyncio.Future[None]] = {}
+        """By key, of the last request that has it."""
+        self._turns = IntakeTurns()
         self._deciding: set[asyncio.Task[Answer]] = set()
         self._deciding_bytes = 0
 
@@ -79,15 +84,18 @@ class IdempotentSchedules:
     async def _in_turn(self, command: log_pb.ScheduleCommand) -> Answer:
         names = names_of(command)
         rows = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))  # the first of each
-        while busy := rows.keys() & self._under_way.keys():
-            await self._under_way[busy.pop()]
+        before = {self._under_way[name] for name in rows.keys() & self._under_way.keys()}
         decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._under_way.update(dict.fromkeys(rows, decided))
+        self._under_way.update(dict.fromkeys(rows, decided))  # whoever comes waits for the last: few wake up
         try:
+            if before:
+                await asyncio.wait(before)
+                await self._turns.enter(1 / TURN_REQUESTS)
             return await self._decide(command, names, rows)
         finally:
             for name in rows:
-                del self._under_way[name]
+                if self._under_way.get(name) is decided:
+                    del self._under_way[name]
             decided.set_result(None)
 
     async def _decide(

@@ -16,8 +16,8 @@ MUTANTS = (
     Mutant(
         "requests_with_the_same_keys_are_decided_together",
         "two requests at the same time schedule a message each",
-        "while busy := rows.keys() & self._under_way.keys():",
-        "while busy := rows.keys() & set():",
+        "for name in rows.keys() & self._under_way.keys()}",
+        "for name in set()}",
         (TOGETHER,),
     ),
     Mutant(

@@ -18,6 +18,7 @@ from tarry.node.keys import used_keys
 from tarry.node.keys.search import TURN_BYTES
 from tarry.node.leader.dispatcher import Dispatcher
 from tarry.node.services import idempotency
+from tarry.node.services.idempotency import IdempotentSchedules
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.idempotency import DIGEST_BYTES
@@ -334,6 +335,32 @@ async def test_requests_at_the_same_time_take_turns(tmp_path: Path) -> None:
         idempotent = lead.edge._producer._idempotent
         assert not idempotent._under_way
         await until(lambda: not idempotent._deciding)
+
+
+async def test_where_many_wait_for_one_few_go_on_in_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ready(tmp_path) as lead:
+        due_ms = lead.node.time.now_ms() + HOUR_MS
+        named, turns = [f"k{at}" for at in range(150)], [0]
+        real = IdempotentSchedules._decide
+
+        async def decide(*args: Any) -> Any:
+            turns[-1] += 1
+            return await real(*args)
+
+        async def count_turns() -> None:
+            while True:
+                turns.append(0)
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(IdempotentSchedules, "_decide", decide)
+        counting = asyncio.ensure_future(count_turns())
+        raws = [request(keys, due_ms=due_ms) for keys in (named, *([key] for key in named))]
+        answers = await asyncio.gather(*(answered(lead, raw) for raw in raws))
+        counting.cancel()
+        assert [one.ids[0] for one in answers[1:]] == answers[0].ids
+        assert (sum(turns), max(turns)) == (151, idempotency.TURN_REQUESTS)
 
 
 async def test_requests_that_wait_have_a_bound_and_more_are_refused(
