@@ -40,7 +40,9 @@ COMPARED_BYTES: Final = 1 << 20
 REQUESTS_MAX: Final = 8_192
 """Requests that wait for each other, are looked up or proposed; also such as their callers have given up."""
 BYTES_MAX: Final = 64 << 20
-"""Their bytes together."""
+"""Their bytes together; a larger one is taken alone."""
+NAME_BYTES: Final = 256
+"""Of each of their messages beside: its topic and key, and where it is in the tables by these."""
 TURN_REQUESTS: Final = 32
 """That go on in one turn, where the one that they have waited for is decided."""
 RETRY_MS: Final = 50
@@ -66,8 +68,9 @@ class IdempotentSchedules:
 
         A caller that goes away does not end it: its keys are under way until what is proposed is decided.
         """
-        size = command.ByteSize()
-        if len(self._deciding) >= REQUESTS_MAX or self._deciding_bytes + size > BYTES_MAX:
+        size = command.ByteSize() + NAME_BYTES * len(command.request.records)
+        too_much = self._deciding and self._deciding_bytes + size > BYTES_MAX
+        if too_much or len(self._deciding) >= REQUESTS_MAX:
             raise Overloaded(RETRY_MS)
         deciding = asyncio.ensure_future(self._in_turn(command))
         self._deciding.add(deciding)

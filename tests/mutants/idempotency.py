@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         "requests_that_wait_for_each_other_have_no_bound",
         "callers that give up and try again fill the memory",
-        "if len(self._deciding) >= REQUESTS_MAX or self._deciding_bytes + size > BYTES_MAX:",
+        "if too_much or len(self._deciding) >= REQUESTS_MAX:",
         "if False:",
         (f"{TESTS}::test_requests_that_wait_have_a_bound_and_more_are_refused",),
     ),

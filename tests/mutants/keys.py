@@ -19,8 +19,8 @@ MUTANTS = (
     Mutant(
         "a_second_update_forgets_what_was_scheduled",
         "a producer that starts again is refused, for its message differs from what an update made",
-        "record.scheduled_digest = before.scheduled_digest or digest(before)",
-        "record.scheduled_digest = digest(before)",
+        "return record.scheduled_digest or digest(record)",
+        "return digest(record)",
         (
             "tests/node/services/test_changes.py::test_a_message_with_an_idempotency_key_keeps_it_and_what_it_was_scheduled_with",
         ),
