@@ -483,6 +483,31 @@ async def test_of_large_messages_few_are_read_in_a_turn_and_none_is_kept(
         assert max(turns) <= TURN_BYTES
 
 
+async def test_of_many_topics_few_are_looked_at_in_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ready(tmp_path) as lead:
+        topics, turns, used = [f"t{at}" for at in range(40)], [0], lead.edge._producer._idempotent._used
+        await answered(lead, request("a" * 40, due_ms=lead.node.time.now_ms() + HOUR_MS, topics=topics))
+        real = used._since_ms
+
+        async def since_ms(queue: Any) -> int:
+            turns[-1] += 1
+            return await real(queue)
+
+        async def count_turns() -> None:
+            while True:
+                turns.append(0)
+                await asyncio.sleep(0)
+
+        monkeypatch.setattr(used, "_since_ms", since_ms)
+        counting = asyncio.ensure_future(count_turns())
+        used._since.clear()
+        assert await used.find([(topic, b"b") for topic in topics]) == {}
+        counting.cancel()
+        assert (sum(turns), max(turns)) == (40, used_keys.TURN_QUEUES)
+
+
 async def test_any_requests_answer_as_a_dict_does(tmp_path: Path) -> None:
     async with ready(tmp_path) as lead:
         for seed in range(40):
