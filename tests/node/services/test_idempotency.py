@@ -87,6 +87,13 @@ async def refused(lead: Leader, raw: bytes) -> Refusal:
     return answer
 
 
+async def begin(turns: list[int]) -> None:
+    """Append a 0 with each turn of the event loop, until cancelled."""
+    while True:
+        turns.append(0)
+        await asyncio.sleep(0)
+
+
 def stored(lead: Leader) -> int:
     """How many messages there are, whatever became of them."""
     return sum(map(lead.machine.wheel.units_in_hour, lead.machine.wheel.hours()))
@@ -349,13 +356,8 @@ async def test_where_many_wait_for_one_few_go_on_in_a_turn(
             turns[-1] += 1
             return await real(*args)
 
-        async def count_turns() -> None:
-            while True:
-                turns.append(0)
-                await asyncio.sleep(0)
-
         monkeypatch.setattr(IdempotentSchedules, "_decide", decide)
-        counting = asyncio.ensure_future(count_turns())
+        counting = asyncio.ensure_future(begin(turns))
         raws = [request(keys, due_ms=due_ms) for keys in (named, *([key] for key in named))]
         answers = await asyncio.gather(*(answered(lead, raw) for raw in raws))
         counting.cancel()
@@ -468,13 +470,8 @@ async def test_of_large_messages_few_are_read_in_a_turn_and_none_is_kept(
             turns[-1] += sum(len(record or b"") for record in records)
             return records
 
-        async def count_turns() -> None:
-            while True:
-                turns.append(0)
-                await asyncio.sleep(0)
-
         monkeypatch.setattr(reads, "read", read)
-        counting = asyncio.ensure_future(count_turns())
+        counting = asyncio.ensure_future(begin(turns))
         found = await lead.edge._producer._idempotent._used.find([("t", bytes([key])) for key in b"abcdef"])
         counting.cancel()
         assert not isinstance(found, Refusal)
@@ -495,13 +492,8 @@ async def test_of_many_topics_few_are_looked_at_in_a_turn(
             turns[-1] += 1
             return await real(queue)
 
-        async def count_turns() -> None:
-            while True:
-                turns.append(0)
-                await asyncio.sleep(0)
-
         monkeypatch.setattr(used, "_since_ms", since_ms)
-        counting = asyncio.ensure_future(count_turns())
+        counting = asyncio.ensure_future(begin(turns))
         used._since.clear()
         assert await used.find([(topic, b"b") for topic in topics]) == {}
         counting.cancel()
