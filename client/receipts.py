@@ -24,7 +24,7 @@ from tarry.client.settings import Settings
 from tarry.proto.extras import lacking
 from tarry.proto.ledger.chunk import Chunk, pack
 from tarry.proto.ledger.parquet import close
-from tarry.proto.ledger.schema import Kind, Missing, gap_detail, numbered
+from tarry.proto.ledger.schema import REPEATED, Kind, Missing, gap_detail, numbered
 from tarry.proto.ledger.segment import OpenSegment, closed, recover
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchResponse
 
@@ -72,9 +72,10 @@ class Receipts:
         """Note that a request of messages of these topics has its OK."""
         names = [topics[0]] * len(done.hour) if topic is None else [topics[i] for i in topic]
         places = zip(done.hour, done.global_index, done.due_ms, strict=True)
+        again = frozenset(done.repeats)
         self._add(
-            _Row(Kind.PRODUCED, name, -1, _now_ms(), Place(*place))
-            for name, place in zip(names, places, strict=True)
+            _Row(Kind.PRODUCED, name, -1, _now_ms(), Place(*place), REPEATED if at in again else None)
+            for at, (name, place) in enumerate(zip(names, places, strict=True))
         )
 
     def received(self, topic: str, queue: int, term: int, places: Sequence[Place]) -> None:

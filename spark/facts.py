@@ -12,12 +12,14 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger.schema import Kind
+from tarry.proto.ledger.schema import REPEATED, Kind
 from tarry.spark.ledger import OF_MESSAGES, counted
 from tarry.spark.schema import is_kind
 
 ROWS_PER_PARTITION: Final = 1_500_000
 """Rows of one task's share of the shuffle: some 200 MB as Spark holds them."""
+
+HOUR_MS: Final = 3_600_000
 
 PAIRS: Final = (
     "pair int, topic string, group string, first boolean, receipts boolean, start long, moved boolean, "
@@ -42,6 +44,7 @@ def events(rows: DataFrame, pairs: DataFrame) -> DataFrame:
     """
     n = F.col("number")
     marked = F.coalesce(F.col("maybe_duplicate"), F.lit(False)) | (F.coalesce(F.col("attempt"), F.lit(1)) > 1)
+    marked |= is_kind(n, Kind.PRODUCED) & F.coalesce(F.col("detail") == REPEATED, F.lit(False))
     narrow = rows.where(is_kind(n, *OF_MESSAGES) & counted() & F.col("hour").isNotNull()).select(
         "hour", "global_index", "number", "at_ms", "index", "due_ms", "offset", "topic",
         F.col("group").alias("its_group"), marked.alias("marked"),
@@ -62,6 +65,7 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
 
     `<kind>` counts; `<kind>_first`, `<kind>_last` indices; `<kind>_ms` the first time. RELEASED, CANCELLED
     and EXPIRED count what happened to the message, `copies` what ended the waiting of its retries,
+    `produced_new` receipts of the message's own schedule, not of a later one with its idempotency key,
     `trimmed` what retention let expire before the group had acknowledged it, `skipped` what was cancelled for
     the group, and not for others that had had it.
     `retried_due_ms`: of the last retry, or as that was last rescheduled; `rescheduled_due_ms`: as the message
@@ -101,6 +105,7 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
             count(is_kind(number, *ENDS_OF_COPIES) & F.col("of_group") & ~trimmed & ~skipped, "copies"),
             count(trimmed, "trimmed"),
             count(skipped, "skipped"),
+            count(of(Kind.PRODUCED) & ~F.col("marked"), "produced_new"),
             count(delivered & ~F.col("marked"), "delivered_unmarked"),
             count(seen & ~F.col("marked"), "received_unmarked"),
             last_due_ms(of(Kind.RETRIED) | moved, "retried_due_ms"),
@@ -143,3 +148,17 @@ def with_pairs(facts: DataFrame, pairs: DataFrame) -> DataFrame:
         .withColumn("due_ms", F.coalesce(*known))
         .withColumn("out", F.when(F.col("receipts"), F.col("received")).otherwise(F.col("delivered")))
     )
+
+
+def first_due_between(facts: DataFrame, from_ms: int | None, to_ms: int | None) -> DataFrame:
+    """Return the facts of messages that were first due from then on, and before then; None: whenever.
+
+    That moment lies in the hour of the message's id, whenever it was rescheduled to: so spans that join have
+    each message once.
+    """
+    begin_ms = F.col("hour").cast("long") * HOUR_MS
+    known_ms = F.coalesce("scheduled_due_ms", "due_ms")
+    first_ms = F.least(F.greatest(known_ms, begin_ms), begin_ms + (HOUR_MS - 1))
+    if from_ms is not None:
+        facts = facts.where(first_ms >= from_ms)
+    return facts if to_ms is None else facts.where(first_ms < to_ms)

@@ -22,12 +22,11 @@ from tarry.spark.checks import duplicates, messages, order, replicas, segments, 
 from tarry.spark.checks.messages import CHECKS, MISSING, VIOLATION, Span
 from tarry.spark.checks.segments import Fault
 from tarry.spark.errors import LedgerEmpty
-from tarry.spark.facts import PAIRS, ROWS_PER_PARTITION, events, facts, with_pairs
+from tarry.spark.facts import HOUR_MS, PAIRS, ROWS_PER_PARTITION, events, facts, first_due_between, with_pairs
 from tarry.spark.ledger import Segment
 from tarry.spark.pairs import BEGINS, begins, pairs
 from tarry.spark.summary import Findings, summary, write
 
-HOUR_MS: Final = 3_600_000
 BLOCKS_MAX: Final = 10_000
 """Blocks of the log named to the driver to leave out segments; where more differ, all segments are read."""
 
@@ -36,9 +35,10 @@ BLOCKS_MAX: Final = 10_000
 class Options:
     """Input and settings of a reconciliation.
 
-    `from_ms`, `to_ms`: messages due in between, whole hours (the hour is part of a message's id, so no
-    message is half in). `settle_ms`: what was due within that time before the ledgers' end may still be on
-    its way. `tolerance_ms`: how far consumers' clocks may be behind the cluster's.
+    `from_ms`, `to_ms`: messages first due in between, of whole hours (the hour is part of a message's id,
+    rescheduled or not, so no message is half in). `settle_ms`: what was due within that time before the
+    ledgers' end may still be on its way. `tolerance_ms`: how far consumers' clocks may be behind the
+    cluster's.
     """
 
     ledgers: Sequence[str]
@@ -150,10 +150,7 @@ class Reconciliation:
         narrow = events(self.rows, self.pairs)
         partitions = max(2, -(-sum(one.rows for one in self.sound) // ROWS_PER_PARTITION))
         every = with_pairs(facts(narrow, partitions), self.pairs)
-        if self.options.from_ms is not None:
-            every = every.where(F.col("due_ms") >= self.options.from_ms)
-        if self.options.to_ms is not None:
-            every = every.where(F.col("due_ms") < self.options.to_ms)
+        every = first_due_between(every, self.options.from_ms, self.options.to_ms)
         grouped, seen = F.col("group").isNotNull(), Observation("facts")
         once = {
             "scheduled": F.col("first") & (F.col("scheduled") > 0),

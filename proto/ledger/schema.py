@@ -39,9 +39,13 @@ class Kind(StrEnum):
     LEADERSHIP = "leadership"  # detail: leader, follower or transfer
     CLOCK_JUMP = "clock_jump"  # of the node's own wall clock; detail: ms
     GAP = "gap"  # detail: see gap_detail
-    PRODUCED = "produced"  # receipt: the producer has the OK
+    PRODUCED = "produced"  # receipt: the producer has the OK; detail: none, or REPEATED
     RECEIVED = "received"  # receipt: the application received it
     ACK_ANSWERED = "ack_answered"  # receipt: the ack was answered and was not stale
+
+
+REPEATED: Final = "REPEATED"
+"""Detail of what a producer has the OK for by an idempotency key that was used before."""
 
 
 class GroupMove(StrEnum):

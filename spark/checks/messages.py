@@ -32,9 +32,13 @@ Predicate: TypeAlias = Callable[[Span], Column]
 
 
 def never_scheduled(span: Span) -> Column:
-    """Find messages that were acknowledged to a producer and are in no replica's log."""
+    """Find messages that were acknowledged to a producer and are in no replica's log.
+
+    What was scheduled with a used idempotency key is acknowledged now, and in the log since the first.
+    """
     told = F.col("produced_ms").between(span.begun_ms, span.as_of_ms)
-    return F.col("first") & (F.col("produced") > 0) & (F.col("scheduled") == 0) & told
+    own = F.col("produced" if span.whole else "produced_new") > 0
+    return F.col("first") & own & (F.col("scheduled") == 0) & told
 
 
 def never_released(span: Span) -> Column:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from tarry.client.aio import connect
 from tarry.client.receipts import Receipts, finish
-from tarry.proto.ledger.schema import COLUMNS, Kind
+from tarry.proto.ledger.schema import COLUMNS, REPEATED, Kind
 from tarry.proto.ledger.segment import closed
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchResponse
@@ -74,11 +74,13 @@ async def test_a_consumer_keeps_what_it_was_given_and_the_acks_that_counted(
 
 async def test_what_a_killed_process_wrote_is_not_lost(tmp_path: Path) -> None:
     receipts = Receipts(tmp_path, "producer:p1")
-    receipts.produced(["t"], None, ScheduleBatchResponse(hour=[5], global_index=[6], due_ms=[7]))
+    done = ScheduleBatchResponse(hour=[5, 5], global_index=[6, 2], due_ms=[7, 7], repeats=[1])
+    receipts.produced(["t"], None, done)
     await receipts._write()  # then it is killed
     assert rows(tmp_path) == []
-    assert finish(tmp_path) == 1
-    (told,) = rows(tmp_path)
+    assert finish(tmp_path) == 2
+    told, again = rows(tmp_path)
+    assert (told["detail"], again["detail"], again["global_index"]) == (None, REPEATED, 2)
     assert (told["source"], told["hour"], told["global_index"]) == ("producer:p1", 5, 6)
     assert receipts._task is not None
     receipts._task.cancel()

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger.schema import COLUMNS, Kind
+from tarry.proto.ledger.schema import COLUMNS, REPEATED, Kind
 from tarry.spark.checks import duplicates, messages, order
 from tarry.spark.checks.lifecycle import always_before, never_after
 from tarry.spark.checks.messages import Span
-from tarry.spark.facts import PAIRS, events, facts, with_pairs
+from tarry.spark.facts import HOUR_MS, PAIRS, events, facts, first_due_between, with_pairs
 from tarry.spark.pairs import BEGINS
 from tarry.spark.schema import LEDGER, kind_number
 
@@ -168,6 +168,30 @@ def test_what_is_acknowledged_is_missing_in_ledgers_that_are_of_that_time(
     every = with_pairs(facts(events(rows, pairs), 1), pairs)
     span = Span(as_of_ms, whole=False, begun_ms=begun_ms)
     assert messages.violations(every, ["never_scheduled"], span).count() == told
+
+
+@pytest.mark.parametrize(("whole", "told"), [(False, {1}), (True, {0, 1})])
+def test_a_schedule_with_a_used_idempotency_key_is_in_the_log_since_the_first(
+    spark: SparkSession, whole: bool, told: set[int]
+) -> None:
+    pairs = spark.createDataFrame(PAIR, PAIRS)
+    produced = [(0, REPEATED), (1, REPEATED), (1, None)]
+    rows = [row(Kind.PRODUCED, -1, DUE_MS - 890, one, detail=detail) for one, detail in produced]
+    every = with_pairs(facts(events(frame(spark, rows), pairs), 1), pairs)
+    found = messages.violations(every, ["never_scheduled"], Span(DUE_MS, whole=whole)).collect()
+    assert {one["global_index"] for one in found} == told
+
+
+def test_a_message_that_is_rescheduled_is_in_the_span_of_its_first_due_time(spark: SparkSession) -> None:
+    pairs = spark.createDataFrame(PAIR, PAIRS)
+    rows = [row(Kind.RESCHEDULED, 1, DUE_MS - 800, one, due_ms=DUE_MS + 5 * HOUR_MS) for one in (0, 1)]
+    rows.append(row(Kind.SCHEDULED, 1, DUE_MS - 900, 0))  # the ledgers begin behind that of the other
+    every = with_pairs(facts(events(frame(spark, rows), pairs), 1), pairs).persist()
+    hour_ms = DUE_MS - DUE_MS % HOUR_MS
+    spans = {
+        (hour_ms, hour_ms + HOUR_MS): 2, (hour_ms + HOUR_MS, None): 0, (DUE_MS, DUE_MS + 1): 1,
+    }  # fmt: skip
+    assert {span: first_due_between(every, *span).count() for span in spans} == spans
 
 
 def test_what_is_not_due_yet_is_not_missing(spark: SparkSession) -> None:
