@@ -57,6 +57,8 @@ class _Call:
 class _Log:
     """Where the services propose."""
 
+    consensus = SimpleNamespace(state=SimpleNamespace(term=1))
+
     def __init__(self, commit: Callable[[list[bytes]], list[Outcome]]) -> None:
         self._commit = commit
 
@@ -97,6 +99,7 @@ class Edge:
         nowhere: Any = None
         calls = LeaderCalls(lambda: True, nowhere, nowhere, nowhere, nowhere, nowhere)
         damage = Damage(machine, config.shard)
+        keys = KeyKeeper(machine, damage, 1 << 30)
         core: Any = SimpleNamespace(
             config=config,
             machine=machine,
@@ -115,7 +118,8 @@ class Edge:
             blocked=dict,
             damage=damage,
             journal=SimpleNamespace(cluster_incarnation=0),
-            key_search=KeySearch(KeyKeeper(machine, damage, 1 << 30), machine, damage),
+            keys=keys,
+            key_search=KeySearch(keys, machine, damage),
             ledger=ledger,
             holds=Holds(),
         )

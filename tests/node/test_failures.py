@@ -144,7 +144,7 @@ UNARY: Any = type("Calls", (), {"unary": lambda *_: grpc.unary_unary_rpc_method_
 
 def producer(calls: Any) -> ProducerService:
     config = NodeConfig(node="n1", data=Path("none"), listen="127.0.0.1:1", members={"n1": "127.0.0.1:1"})
-    unused = dict.fromkeys(("machine", "driver", "time", "damage", "leadership"))
+    unused = dict.fromkeys(("machine", "driver", "time", "damage", "keys", "leadership"))
     core: Any = SimpleNamespace(config=config, holds=Holds(), **unused)
     return ProducerService(core, Authorizer({}), calls)
 

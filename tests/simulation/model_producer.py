@@ -78,7 +78,8 @@ class ModelProducer:
             key = rng.choice(KEYS) if len(dues_ms) <= ORDERED_MAX else ""
             jitter_ms = rng.choice(JITTERS_MS)
             topic = rng.choice(sorted(self._world.groups))
-            labels = await self.schedule(topic, dues_ms, key, jitter_ms)
+            by_key = self._keys.random() < 0.3
+            labels = await self.schedule(topic, dues_ms, key, jitter_ms, by_key=by_key)
             if labels and rng.random() < 0.3:
                 await asyncio.sleep(rng.uniform(0, 0.2))
                 await self.cancel(rng.choice(labels))
@@ -107,14 +108,19 @@ class ModelProducer:
         await self.cancel_all(rng.sample(labels, len(labels) // 3))
 
     async def schedule(
-        self, topic: str, dues_ms: list[int], key: str = "", jitter_ms: int = 0
+        self,
+        topic: str,
+        dues_ms: list[int],
+        key: str = "",
+        jitter_ms: int = 0,
+        *,
+        by_key: bool = False,
     ) -> list[bytes]:
         """Return the messages' labels once it is acknowledged, none where there is no room for them.
 
-        `key`: their ordering key.
+        `key`: their ordering key; `by_key`: each has an idempotency key, which needs level 2.
         """
         self._sequence += 1
-        by_key = self._keys.random() < 0.3
         labels = [f"{self._name}/{self._sequence}/{n}".encode() for n in range(len(dues_ms))]
         tags = [["red"] if is_red(label) else [] for label in labels]
         request = log_pb.ScheduleColumns(
