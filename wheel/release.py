@@ -410,6 +410,8 @@ class Release:
 
     def first_due_ms(self) -> int | None:
         """Return the time that `Wheel.first_due_ms` describes."""
+        if not self._hours.counts.total:
+            return None  # of the far log's, the near queue may have cancelled ones
         for second, entries in islice(self._near.heads(sys.maxsize, _SLICE), _FRONT_SECONDS_MAX):
             live = self._not_gone(second, entries)
             if len(live):

@@ -242,3 +242,14 @@ def test_a_time_by_which_so_many_hours_have_messages_is_the_last_before_the_next
     assert wheel.until_of_hours(late_ms, 4) == START_MS + 9 * HOUR_MS - 1
     assert wheel.until_of_hours(late_ms, 5) == late_ms
     assert wheel.until_of_hours(START_MS + HOUR_MS, 3) == START_MS + HOUR_MS
+
+
+def test_a_wheel_whose_last_message_was_cancelled_tells_no_due_time_of_the_far_log(
+    wheel: Wheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tarry.wheel.placement._DIRECT_HOURS", 0)
+    wheel.load_ahead(START_MS + HOUR_MS - 1)  # what comes for that hour is in the near queue at once
+    names = append(wheel, [START_MS + HOUR_MS - 1])
+    assert wheel.first_due_ms() == START_MS + HOUR_MS - 1
+    wheel.cancel(*ids(names))
+    assert (wheel.pending, wheel.first_due_ms(), wheel.next_due_ms()) == (0, None, None)
