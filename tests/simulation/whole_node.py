@@ -208,6 +208,8 @@ class WholeNode(SimNode):
             driver.run,
             self.core.leadership.run,
             self.core.checkpoints.run,
+            self.core.keys.run,
+            self.core.keys.run_writes,
             self.core.ledger.run,
             partial(damage.run, self._peers, self._fetch),
             partial(damage.indices.run, self._peers, self._fetch_index),
