@@ -20,7 +20,8 @@ from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
 from tarry.wheel.keys.run import IDS_END, Words, hours_of, ids_of, indices_of
-from tarry.wheel.state import HOUR_MS, MessageState, Numbers, Rows, UnknownMessage
+from tarry.wheel.state import HOUR_MS, Flags, MessageState, Numbers, Rows, UnknownMessage
+from tarry.wheel.wheel import Wheel
 
 STEP_IDS: Final = 256
 """Asked of the index at a time."""
@@ -110,13 +111,6 @@ class KeySearch:
     def __init__(self, keeper: KeyKeeper, machine: Machine, damage: Damage) -> None:
         self._keeper, self._machine, self._damage = keeper, machine, damage
 
-    def refusal(self) -> Refusal | None:
-        """Return why nothing can be found now; None: it can."""
-        if self._keeper.complete:
-            return None
-        text = f"this node builds its index of keys ({self._keeper.progress}): try again later"
-        return Refusal(Reason.KEYS_INCOMPLETE, text, retry_ms=1_000)
-
     async def step(self, wanted: Wanted, first: int, most: int = STEP_IDS) -> Step | Refusal:
         """Look at the ids from ``first`` on, until ``most`` messages or more are found; STEP_IDS at most.
 
@@ -124,8 +118,7 @@ class KeySearch:
         """
         ids = await self._keeper.find(wanted.key_hash, max(first, wanted.first), wanted.end, STEP_IDS)
         if ids is None:
-            refusal = self.refusal()
-            return refusal or Refusal(Reason.KEYS_INCOMPLETE, "the index of keys has changed", retry_ms=100)
+            return incomplete(self._keeper)
         step = Step(examined=len(ids), next=int(ids[-1]) + 1 if len(ids) == STEP_IDS else None)
         costs_ns = ID_NS + self._machine.wheel.costs_ns(hours_of(ids), indices_of(ids))
         step.spent_ns = int(costs_ns.sum(dtype=np.int64))
@@ -180,16 +173,45 @@ class KeySearch:
 
     def _fitting(self, wanted: Wanted, hour: Numbers, index: Numbers) -> Fitting:
         """Return those of the messages that are there and may be wanted, with all that is known of them."""
-        wheel = self._machine.wheel
-        there = wheel.known(hour, index)
-        hour, index = hour[there], index[there]
-        readable = wheel.readable(hour, index)
-        hour, index = hour[readable], index[readable]
-        units, states = wheel.units(hour, index), wheel.states(hour, index)
-        due_ms = hour.astype(np.int64) * HOUR_MS + units["due_in_hour_ms"]
-        fits = (queue_of(units["topic"]) == wanted.queue) & np.isin(states, list(wanted.states))
-        fits &= (due_ms >= wanted.due_from_ms) & (due_ms < wanted.due_to_ms)
-        named = wheel.ids_of(hour, index)  # now: of one that moves later the wheel forgets where it was
-        at_hour, at_index = wheel.places_of(*named)
-        fits &= (at_hour == hour) & (at_index == index)  # else it has moved, and is found where it rests
-        return hour[fits], index[fits], units[fits], states[fits], (named[0][fits], named[1][fits])
+        some = seen(self._machine.wheel, hour, index)
+        fits = some.rests & (some.queue == wanted.queue) & np.isin(some.states, list(wanted.states))
+        fits &= (some.due_ms >= wanted.due_from_ms) & (some.due_ms < wanted.due_to_ms)
+        hour, index, named = some.hour[fits], some.global_index[fits], some.named
+        return hour, index, some.units[fits], some.states[fits], (named[0][fits], named[1][fits])
+
+
+class Seen(NamedTuple):
+    """Messages that are there and can be read, columns of shape (n,), all of one moment."""
+
+    hour: Numbers
+    global_index: Numbers
+    queue: Numbers
+    due_ms: NDArray[np.int64]
+    units: Rows
+    states: NDArray[np.uint8]
+    named: tuple[Numbers, Numbers]
+    """Their ids."""
+    rests: Flags
+    """False where one has moved from there, and is found where it rests."""
+
+
+def seen(wheel: Wheel, hour: Numbers, index: Numbers) -> Seen:
+    """Return those of the messages at places, by hour, that are there and can be read."""
+    there = wheel.known(hour, index)
+    hour, index = hour[there], index[there]
+    readable = wheel.readable(hour, index)
+    hour, index = hour[readable], index[readable]
+    units, states = wheel.units(hour, index), wheel.states(hour, index)
+    due_ms = hour.astype(np.int64) * HOUR_MS + units["due_in_hour_ms"]
+    named = wheel.ids_of(hour, index)  # now: of one that moves later the wheel forgets where it was
+    at_hour, at_index = wheel.places_of(*named)
+    rests = (at_hour == hour) & (at_index == index)
+    return Seen(hour, index, queue_of(units["topic"]), due_ms, units, states, named, rests)
+
+
+def incomplete(keeper: KeyKeeper) -> Refusal:
+    """Return why the index of keys has found nothing, and when to try again."""
+    if keeper.complete:
+        return Refusal(Reason.KEYS_INCOMPLETE, "the index of keys has changed", retry_ms=100)
+    text = f"this node builds its index of keys ({keeper.progress}): try again later"
+    return Refusal(Reason.KEYS_INCOMPLETE, text, retry_ms=1_000)

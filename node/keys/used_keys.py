@@ -19,14 +19,13 @@ from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.defaults import dispatch
 from tarry.node.keys.keeper import KeyKeeper
-from tarry.node.keys.search import ID_NS, TURN_BYTES, TURN_NS
+from tarry.node.keys.search import ID_NS, TURN_BYTES, TURN_NS, incomplete, seen
 from tarry.node.repair.records import Damage
 from tarry.proto.idempotency import scheduled_digest
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine.keys import IDEMPOTENCY_PREFIX, hashes, of_topic
-from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.replication.state_machine.refusal import Refusal
@@ -126,8 +125,7 @@ class UsedKeys:
         for _ in range(ATTEMPTS_MAX):
             ids = await self._keeper.find_any(wanted, first)
             if ids is None:
-                text = f"this node builds its index of keys ({self._keeper.progress}): try again later"
-                return Refusal(Reason.KEYS_INCOMPLETE, text, retry_ms=1_000)
+                return incomplete(self._keeper)
             if before is not None and np.array_equal(ids, before):
                 return search.used
             before, search = ids, _Search(names, topics, since_ms)
@@ -176,28 +174,20 @@ class UsedKeys:
 
     async def _look(self, ids: Words, search: _Search) -> Refusal | None:
         """Look at some messages, ascending. Raises UnknownMessage where one was deleted meanwhile."""
-        wheel = self._machine.wheel
-        hour, index = hours_of(ids), indices_of(ids)
-        there = wheel.known(hour, index)
-        there[there] = wheel.readable(hour[there], index[there])
-        hour, index = hour[there], index[there]
-        units, states = wheel.units(hour, index), wheel.states(hour, index)
-        named = wheel.ids_of(hour, index)  # now: of one that moves later the wheel forgets where it was
-        at_hour, at_index = wheel.places_of(*named)
-        rests = (at_hour == hour) & (at_index == index)
-        search.displaced |= not bool(rests.all())
-        queue, due_ms = queue_of(units["topic"]), hour.astype(np.int64) * HOUR_MS + units["due_in_hour_ms"]
-        rows = np.flatnonzero(rests & search.counts(queue, due_ms, states == MessageState.PENDING))
-        for some in portions(units["size"][rows], TURN_BYTES):
-            chosen = rows[some]
-            records = await self._damage.reads.read(hour[chosen], index[chosen])
+        some = seen(self._machine.wheel, hours_of(ids), indices_of(ids))
+        search.displaced |= not bool(some.rests.all())
+        pending = some.states == MessageState.PENDING
+        rows = np.flatnonzero(some.rests & search.counts(some.queue, some.due_ms, pending))
+        for part in portions(some.units["size"][rows], TURN_BYTES):
+            chosen = rows[part]
+            records = await self._damage.reads.read(some.hour[chosen], some.global_index[chosen])
             for row, record in zip(chosen.tolist(), records, strict=True):
-                place = int(named[0][row]), int(named[1][row])
+                place = int(some.named[0][row]), int(some.named[1][row])
                 if record is not None:
-                    search.add(int(queue[row]), *place, int(due_ms[row]), Record.FromString(record))
+                    search.add(int(some.queue[row]), *place, int(some.due_ms[row]), Record.FromString(record))
                     continue
-                self._damage.report(hour[row : row + 1], index[row : row + 1])
-                if states[row] != MessageState.CANCELLED:
+                self._damage.report(some.hour[row : row + 1], some.global_index[row : row + 1])
+                if some.states[row] != MessageState.CANCELLED:
                     return self._damaged(*place)
             await asyncio.sleep(0)
         return None
