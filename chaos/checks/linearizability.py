@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
 from typing import TypeVar
 
 from tarry.chaos.history import RETRYING, Answer, History
@@ -116,23 +118,53 @@ def linearizable(
     """Say whether there is an order of the steps that keeps to their times and explains every outcome.
 
     `following`: the states that may follow one by a step; none where its outcome contradicts the state.
+    Which steps are left is a set of bits. Of two ways to one state that have the same certain steps left, the
+    one with more of the others left can do all that the other can.
     """
-    steps = sorted(steps, key=lambda step: step.to_ms, reverse=True)  # what ends first is tried first
-    tried: set[tuple[frozenset[int], StateT]] = set()
-    ways = [(frozenset(range(len(steps))), state)]
+    steps = sorted(steps, key=lambda step: step.to_ms)
+    certain = sum(1 << each for each, step in enumerate(steps) if step.certain)
+    ways = [(0, 0, (1 << len(steps)) - 1, state)]  # fewer certain steps left first, then more others
+    order = count(1)
+    seen: defaultdict[tuple[int, StateT], list[int]] = defaultdict(list)
     while ways:
-        left, now = ways.pop()
-        if not any(steps[each].certain for each in left):
+        _, _, left, now = heappop(ways)
+        musts, others = left & certain, left & ~certain
+        if not musts:
             return True
-        if (left, now) in tried:
+        if any(others | more == more for more in seen[musts, now]):
             continue
-        tried.add((left, now))
-        first_end_ms = min(steps[each].to_ms for each in left if steps[each].certain)
-        for each in sorted(left):
+        seen[musts, now].append(others)
+        first_end_ms = steps[_lowest(musts)].to_ms
+        for each in _distinct(steps, left):
             step = steps[each]
             if step.from_ms <= first_end_ms:
                 after = [one for one in following(step, now) if step.certain or one != now]
-                # what had to happen before this, if at all, has not
-                over = {one for one in left if not steps[one].certain and steps[one].to_ms < step.from_ms}
-                ways += ((left - over - {each}, one) for one in after)
+                still = left & ~(1 << each) & ~_over(steps, others, step.from_ms)
+                rank = (still & certain).bit_count() * len(steps) - (still & ~certain).bit_count()
+                for one in after:
+                    heappush(ways, (rank, next(order), still, one))
     return False
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
+
+
+def _distinct(steps: Sequence[Step], left: int) -> Iterator[int]:
+    """Give the places of the steps that are left, of equal ones that of the first."""
+    given = set[Step]()
+    while left:
+        each = _lowest(left)
+        left &= left - 1
+        if steps[each] not in given:
+            given.add(steps[each])
+            yield each
+
+
+def _over(steps: Sequence[Step], others: int, from_ms: float) -> int:
+    """Return those of the uncertain steps that have not happened if they had to before `from_ms`."""
+    over = 0
+    while others and steps[each := _lowest(others)].to_ms < from_ms:
+        over |= 1 << each
+        others &= others - 1
+    return over
