@@ -17,9 +17,9 @@ from typing import Final
 from tarry.client.local.cluster import LocalNode
 
 HOOK: Final = """
-import json, os, signal, tracemalloc
+import json, os, signal, threading, tracemalloc
 
-def write(*_):
+def write():
     child = os.fork()
     if child:
         os.waitpid(child, 0)
@@ -35,8 +35,17 @@ def write(*_):
     os.rename(file + ".new", file)
     os._exit(0)
 
+def wait():
+    while True:
+        signal.sigwait([signal.SIGUSR1])
+        write()
+
 tracemalloc.start()
-signal.signal(signal.SIGUSR1, write)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+threading.Thread(target=wait, daemon=True).start()
+"""
+"""A thread of its own forks: a signal handler would run in the middle of anything, also where the main thread
+holds a lock that fork waits for, such as that of the standard library's executors.
 """
 
 
