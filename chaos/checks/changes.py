@@ -208,14 +208,21 @@ def last_looks(history: History) -> dict[int, Operation]:
 
 
 def overdue(history: History) -> tuple[int, ...]:
-    """Return the tokens of changed messages that were pending long after they were due, at the last look."""
+    """Return the tokens of changed messages that were pending long after they were due, at the last look.
+
+    One that was delivered since is not among them: where it is forgotten soon, no later look has an answer.
+    """
     changed = history.changed()
-    ahead_ms = {one.token: one.sent_ms - one.sent_mono_ms for one in history.acknowledged()}
+    delivered_ms: defaultdict[int, float] = defaultdict(lambda: -math.inf)
+    for one in history.delivered:
+        delivered_ms[one.token] = max(delivered_ms[one.token], one.received_mono_ms)
+    ahead_ms = {sent.token: sent.sent_ms - sent.sent_mono_ms for sent in history.acknowledged()}
     return tuple(
         token
         for token, look in last_looks(history).items()
         if token in changed
         and look.outcome == "pending"
+        and delivered_ms[token] < look.sent_mono_ms
         and look.told_due_ms + OVERDUE_MS < look.sent_mono_ms + ahead_ms[token]
     )
 

@@ -159,6 +159,11 @@ def test_a_message_that_is_pending_long_after_its_new_time_was_forgotten() -> No
     assert changes.overdue(history) == ()
     history.operations.append(get("pending", 9_010, 6_000))
     assert changes.overdue(history) == (1,)
+    history.delivered = [delivered(6_000, 9_000)]
+    assert changes.overdue(history) == (1,)  # before the last look
+    history.delivered = [delivered(6_000, 9_030)]
+    assert changes.overdue(history) == ()
+    history.delivered.clear()
     history.operations.append(get("released", 9_020, 6_000))
     assert changes.overdue(history) == ()
 
