@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -207,31 +207,27 @@ def last_looks(history: History) -> dict[int, Operation]:
     }
 
 
-def overdue(history: History) -> tuple[int, ...]:
+def overdue(history: History, forgotten: Collection[int] = ()) -> tuple[int, ...]:
     """Return the tokens of changed messages that were pending long after they were due, at the last look.
 
-    One that was delivered since is not among them: where it is forgotten soon, no later look has an answer.
+    `forgotten`: tokens of those that the cluster has forgotten since, so that no look has an answer any more.
     """
-    changed = history.changed()
-    delivered_ms: defaultdict[int, float] = defaultdict(lambda: -math.inf)
-    for one in history.delivered:
-        delivered_ms[one.token] = max(delivered_ms[one.token], one.received_mono_ms)
-    ahead_ms = {sent.token: sent.sent_ms - sent.sent_mono_ms for sent in history.acknowledged()}
+    changed = history.changed() - set(forgotten)
+    ahead_ms = {one.token: one.sent_ms - one.sent_mono_ms for one in history.acknowledged()}
     return tuple(
         token
         for token, look in last_looks(history).items()
         if token in changed
         and look.outcome == "pending"
-        and delivered_ms[token] < look.sent_mono_ms
         and look.told_due_ms + OVERDUE_MS < look.sent_mono_ms + ahead_ms[token]
     )
 
 
-def miscounted(history: History) -> tuple[Sweep, ...]:
+def miscounted(history: History, forgotten: Collection[int] = ()) -> tuple[Sweep, ...]:
     """Return the cancels of many messages whose counts are not what the messages' states say.
 
-    Counted are all that are cancelled at the end but for those that another cancel may have cancelled, which
-    may be counted.
+    Counted are all that are cancelled at the end but for those that another cancel may have cancelled, or
+    that are `forgotten` since, which may be counted.
     """
     gone = {token for token, look in last_looks(history).items() if look.outcome == "cancelled"}
     cancels: defaultdict[int, set[str]] = defaultdict(set)
@@ -241,11 +237,12 @@ def miscounted(history: History) -> tuple[Sweep, ...]:
     maybe = {
         token for token, outcomes in cancels.items() if outcomes & {"cancelled", "already_cancelled", ""}
     }
+    least, most = gone - maybe - set(forgotten), gone | set(forgotten)
     return tuple(
         sweep
         for sweep in history.sweeps
-        if not len(gone.intersection(sweep.tokens) - maybe)
+        if not len(least.intersection(sweep.tokens))
         <= sweep.cancelled
-        <= len(gone.intersection(sweep.tokens))
+        <= len(most.intersection(sweep.tokens))
         or sweep.matched != sweep.cancelled + sweep.released + sweep.other
     )

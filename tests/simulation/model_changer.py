@@ -74,6 +74,8 @@ class Changing:
         self._all: list[Known] = []
         self._unswept: list[list[Known]] = []
         self._tokens: dict[bytes, int] = {}
+        self._forgotten: set[int] = set()
+        """Tokens of messages that the cluster knew no more as they were looked up."""
 
     # What consumers see
 
@@ -304,6 +306,7 @@ class Changing:
         self.counts[f"{asked.asked.value} {outcome or 'unknown'}"] += 1
         one.due_ms = due_ms or one.due_ms
         if outcome == "not_found" and self._world.forgets_soon:
+            self._forgotten.add(one.token)
             if asked.asked in (Asked.GET, Asked.CANCEL):
                 return
             outcome = ""  # its first attempt may have changed it
@@ -356,8 +359,8 @@ class Changing:
             "no order explains what was told of": changes.not_explained(
                 self.history, AHEAD_MS + clock_ms, clock_ms
             ),
-            "forgotten are": changes.overdue(self.history),
-            "counted wrong were": changes.miscounted(self.history),
+            "forgotten are": changes.overdue(self.history, self._forgotten),
+            "counted wrong were": changes.miscounted(self.history, self._forgotten),
         }.items():
             demand(not found, f"L13: {name} {found[:3]}: {self.told_of(found[0]) if found else ''}")
 
