@@ -1,17 +1,17 @@
 """Memory that the node has freed, and what gives it back to the system.
 
-glibc keeps freed pieces of less than 32 MiB for later ones, in each of up to eight arenas a processor. A node
-with 10 million pending messages makes larger arrays for a moment than one with 100,000, and held some 20 MiB
-more ever after. Smaller thresholds (mallopt(3)) give such pieces back at once, and cost large batches 5 to
-20 % of their processor's time; malloc_trim(3) now and then costs the page faults of what is used again. Two
-arenas leave less between pieces that stay: the event loop has one, the threads the other.
+glibc keeps freed pieces of less than 32 MiB for later ones. A node with 10 million pending messages makes
+larger arrays for a moment than one with 100,000, and held some 20 MiB more ever after. Smaller thresholds
+(mallopt(3)) give such pieces back at once, and cost large batches 5 to 20 % of their processor's time; two
+arenas instead of eight a processor leave less between pieces that stay, and cost single messages 9 %.
+malloc_trim(3) now and then costs the page faults of what is used again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from tarry.replication.blocking import in_thread
@@ -19,17 +19,6 @@ from tarry.replication.durations import Durations
 
 KEPT_BYTES: Final = 1 << 20
 """What stays at the heap's end for the next pieces."""
-ARENAS: Final = 2
-_ARENA_MAX: Final = -8
-"""As malloc.h has it."""
-
-
-def limit_arenas(environment: Mapping[str, str]) -> bool:
-    """Limit the arenas, before there are threads; False where the environment says how, or without glibc."""
-    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in environment):
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    return mallopt is not None and mallopt(_ARENA_MAX, ARENAS) == 1
 
 
 def trim() -> Callable[[], None]:

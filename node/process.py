@@ -23,7 +23,6 @@ from tarry.node.config import NodeConfig
 from tarry.node.config_source import ConfigSource
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.tls import channel_credentials, read
-from tarry.node.freed_memory import limit_arenas
 from tarry.node.leader.leadership import UnitsNotMended
 from tarry.node.locked_code import Locked, lock_code
 from tarry.node.loop_watchdog import Collections, LongHolds
@@ -89,7 +88,6 @@ def serve(config: NodeConfig, *, rejoin: bool = False, source: ConfigSource | No
     Raises DataDamaged, DataInUse, CannotListen.
     """
     may_open_all()
-    limit_arenas(os.environ)
     if config.lock_code:
         keep_code()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it is read again, there is nothing to read again

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import subprocess
 import sys
 
@@ -43,14 +42,6 @@ def test_what_is_freed_between_pieces_in_use_is_given_back() -> None:
     freed, given_back = map(int, ran.stdout.split())
     assert freed > PIECES * PIECE_BYTES * 0.9
     assert given_back < freed / 10
-
-
-def test_arenas_are_few_unless_the_environment_says_how_many() -> None:
-    assert not freed_memory.limit_arenas({"MALLOC_ARENA_MAX": "4"})
-    assert not freed_memory.limit_arenas({"GLIBC_TUNABLES": "glibc.malloc.arena_max=4"})
-    program = "import os; from tarry.node.freed_memory import limit_arenas as limit; print(limit({}))"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == str(hasattr(ctypes.CDLL(None), "mallopt"))
 
 
 async def test_it_is_given_back_once_after_each_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
