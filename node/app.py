@@ -17,7 +17,6 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
 from prometheus_client.metrics_core import Metric
 
-from tarry.node import freed_memory
 from tarry.node.assembly import Core
 from tarry.node.clock.guard import ClockGuard
 from tarry.node.config import NodeConfig
@@ -199,9 +198,6 @@ class Node:
                 "queue repair": damage.queues.run(self._connected, records.fetch_ready),
                 "scrub": Scrub(self.machine, damage, config.dispatch).run(),
                 "thinning": Thinning(self.machine, self._core.checkpoints, damage, config.dispatch).run(),
-                "freed memory": freed_memory.run(
-                    self._core.checkpoints.durations, config.dispatch.checkpoint_ms
-                ),
                 "rejoining": self._rejoin(),
                 "failures": failures.watch(),
                 "reload": self._reload.run() if self._reload is not None else self._stopping.wait(),
