@@ -16,6 +16,7 @@ from tarry.proto.tarry_message_pb2 import Record, Retried
 from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import ReadyQueue, released_ms
+from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.state import HOUR_MS
 
 Read: TypeAlias = Callable[[NDArray[np.uint32], NDArray[np.uint32]], Sequence[bytes | None]]
@@ -35,6 +36,11 @@ class DeliveryBatch(NamedTuple):
     passed: NDArray[np.uint64]  # offsets that the exact check of the filter left out
     damaged: NDArray[np.void]  # units whose record does not match its checksum
     size_bytes: int  # of the records
+
+
+def index_of(wheel: HourWheel, units: NDArray[np.void]) -> NDArray[np.void]:
+    """Return what the delay index says of the units of a queue, shape (n,)."""
+    return wheel.units(units["hour"], units["global_index"])
 
 
 def belongs(

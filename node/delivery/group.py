@@ -21,6 +21,7 @@ from tarry.node.delivery.delivery_rate import DeliveryRate
 from tarry.node.delivery.feed import LOOK_UNITS_MAX, NONE, Feed
 from tarry.node.delivery.in_flight import Batch, InFlight
 from tarry.node.delivery.leases import Leases
+from tarry.node.delivery.mends import Mends
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS
 from tarry.node.delivery.ordering import Lanes
 from tarry.node.delivery.places import STANDING_CONSUMERS, Standing
@@ -97,11 +98,11 @@ class GroupDelivery:
         self._timer: asyncio.TimerHandle | None = None
         self.wakes_at_ms: int | None = None  # by cluster time
         self._turn = 0
-        self._stopped: set[Feed] = set()  # at what is damaged
         self._used_ms = context.time.now_ms()
         self.cursors = b""  # its cursors in a serialized DispatchState, as a heartbeat told them last
         self._names_leases = False  # they name leases
         self._batches = CachedBatches(context, self.pump)
+        self._mends = Mends(context, self.pump)
         self.settlement = Settlement(context, group, self.feeds, self.pump, self._leases_changed)
 
     def _make_feeds(self, queue: int, retry_queue: int) -> None:
@@ -427,9 +428,7 @@ class GroupDelivery:
             turn.spend((feed.next - looked) / TURN_LOOKS_MAX)
             if any(map(len, passed)):
                 self.settlement.pass_over(feed, np.concatenate(passed))
-            if feed.damage is not None and feed not in self._stopped:
-                self._stopped.add(feed)
-                self._context.spawn(self._go_on_mended(feed, feed.damage))
+            self._mends.look(feed)
         most = self._context.config.delivery.reserved_messages_max
         if any(feed.reservation.is_low(feed.needs(now_ms), most) for feed in self.feeds.values()):
             self._context.beat()
@@ -450,7 +449,7 @@ class GroupDelivery:
 
     def _deliver(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
         taken = feed.take(now_ms, most)
-        index = self._index(taken)
+        index = delivery_batch.index_of(self._context.machine.wheel, taken)
         sizes = np.cumsum(index["size"], dtype=np.int64)
         count = delivery_batch.within(sizes, self._context.config.delivery.batch_bytes_max)
         if count < len(taken):
@@ -460,10 +459,9 @@ class GroupDelivery:
         self._context.turn.spend(
             1 / TURN_RESPONSES_MAX + most / TURN_MESSAGES_MAX + read_bytes / TURN_BYTES_MAX
         )
-        own = self._belongs(feed, taken, index)
+        own = delivery_batch.belongs(self._context.machine.queues, feed.queue, taken, index)
         if not own.all():
-            feed.note_mending(taken[~own])
-            self._context.spawn(self._deliver_proven(feed, taken[~own]))
+            self._mends.deliver_proven(feed, taken[~own])
             taken = taken[own]
         if not len(taken):
             return taken["offset"]
@@ -472,8 +470,7 @@ class GroupDelivery:
         if batch is None:
             return NONE
         if len(batch.damaged):
-            feed.note_mending(batch.damaged)
-            self._context.spawn(self._deliver_mended(feed, batch.damaged))
+            self._mends.deliver_mended(feed, batch.damaged)
         if len(batch.units):
             until_ms = now_ms + consumer.lease_ms
             lease = feed.lease(batch.units["offset"], consumer.name, until_ms, batch.size_bytes)
@@ -491,43 +488,6 @@ class GroupDelivery:
             self._context.traffic.delivered(batch, self.topic, self.group, now_ms)
         feed.lanes.leave(feed.queue.queue, batch.passed)
         return batch.passed
-
-    async def _go_on_mended(self, feed: Feed, damage: UnitsDamaged) -> None:
-        """Have damaged units of a queue mended, and go on with what lies behind."""
-        queues = self._context.damage.queues
-        queues.report(damage)
-        await queues.mended(damage.queue)
-        feed.damage = None
-        self._stopped.discard(feed)
-        self.pump()
-
-    def _index(self, units: NDArray[np.void]) -> NDArray[np.void]:
-        return self._context.machine.wheel.units(units["hour"], units["global_index"])
-
-    def _belongs(self, feed: Feed, units: NDArray[np.void], index: NDArray[np.void]) -> NDArray[np.bool_]:
-        return delivery_batch.belongs(self._context.machine.queues, feed.queue, units, index)
-
-    async def _deliver_proven(self, feed: Feed, units: NDArray[np.void]) -> None:
-        """Have the indices mended that differ from the queue; a unit that still does is never delivered."""
-        damage = self._context.damage
-        for hour in np.unique(units["hour"]).tolist():
-            damage.indices.report(hour, f"it differs from the ready queue of {self.topic!r}")
-            await damage.indices.mended(hour)
-        units = units[units["offset"] >= np.uint64(feed.queue.first)]  # the others' hours may be gone
-        own = self._belongs(feed, units, self._index(units))
-        feed.put_back(units[own])
-        damage.queues.report_unproven(feed.queue.queue, units["offset"][~own])
-        self.pump()
-
-    async def _deliver_mended(self, feed: Feed, damaged: NDArray[np.void]) -> None:
-        """Have damaged records mended; each waits in its feed again as soon as it is."""
-        damage = self._context.damage
-        damage.report(damaged["hour"], damaged["global_index"])
-        while len(damaged):
-            mended = await damage.mended(damaged["hour"], damaged["global_index"])
-            feed.put_back(damaged[mended])
-            damaged = damaged[~mended]
-            self.pump()
 
     def _waits(self, now_ms: int) -> bool:
         return bool(self._missing) and now_ms < self._waits_until_ms

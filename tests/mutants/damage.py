@@ -113,8 +113,8 @@ MUTANTS = (
     Mutant(
         "a_unit_of_another_topic_is_delivered",
         "a rotten index hands a message to another topic",
-        "        if not own.all():\n            feed.note_mending(",
-        "        if False:\n            feed.note_mending(",
+        "        if not own.all():\n            self._mends.deliver_proven(",
+        "        if False:\n            self._mends.deliver_proven(",
         (
             "tests/node/repair/test_queues.py::test_a_message_of_which_index_and_queue_differ_waits_until_the_index_is_mended",
         ),
