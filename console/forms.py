@@ -141,6 +141,9 @@ POLICY_FIELDS: Final = (
         "dead_letter_retention_ms", "Dead letters are kept", read_duration, "where their topic does not say"
     ),
     _policy_field("delivery_per_s_max", "Delivery rate", read_number, "messages a second; 0: no bound"),
+    _policy_field(
+        "delay_ms", "Delay", read_duration, "how much later than it is due a group gets each message"
+    ),
 )
 CLUSTER_FIELDS: Final = (
     *POLICY_FIELDS,

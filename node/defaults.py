@@ -40,6 +40,7 @@ def policy_of_configuration(settings: Delivery) -> GroupPolicy:
         dead_letter_topic=dead_letters.BY_NAME,
         dead_letter_retention_ms=DEAD_LETTER_RETENTION_MS,
         delivery_per_s_max=0,
+        delay_ms=0,
     )
 
 

@@ -68,7 +68,7 @@ class ScheduledColumns(_message.Message):
     def __init__(self, shard: _Optional[int] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., overdue: _Optional[bytes] = ..., repeated: _Optional[bool] = ..., repeats: _Optional[bytes] = ...) -> None: ...
 
 class DeliveriesColumns(_message.Message):
-    __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp", "ordered")
+    __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp", "ordered", "delay_ms")
     SHARD_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +82,7 @@ class DeliveriesColumns(_message.Message):
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     STAMP_FIELD_NUMBER: _ClassVar[int]
     ORDERED_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     shard: int
     queue: int
     topic: str
@@ -95,7 +96,8 @@ class DeliveriesColumns(_message.Message):
     records: _containers.RepeatedScalarFieldContainer[bytes]
     stamp: _tarry_consumer_pb2.DispatchStamp
     ordered: bool
-    def __init__(self, shard: _Optional[int] = ..., queue: _Optional[int] = ..., topic: _Optional[str] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., released_ms: _Optional[bytes] = ..., attempt: _Optional[bytes] = ..., maybe_duplicate: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., stamp: _Optional[_Union[_tarry_consumer_pb2.DispatchStamp, _Mapping]] = ..., ordered: _Optional[bool] = ...) -> None: ...
+    delay_ms: int
+    def __init__(self, shard: _Optional[int] = ..., queue: _Optional[int] = ..., topic: _Optional[str] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., released_ms: _Optional[bytes] = ..., attempt: _Optional[bytes] = ..., maybe_duplicate: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., stamp: _Optional[_Union[_tarry_consumer_pb2.DispatchStamp, _Mapping]] = ..., ordered: _Optional[bool] = ..., delay_ms: _Optional[int] = ...) -> None: ...
 
 class ConsumedColumns(_message.Message):
     __slots__ = ("subscribed", "deliveries", "acked")

@@ -193,20 +193,22 @@ class DelayLevels(_message.Message):
     def __init__(self, delay_ms: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GroupPolicy(_message.Message):
-    __slots__ = ("attempts_max", "back_off", "lease_ms", "dead_letter_topic", "dead_letter_retention_ms", "delivery_per_s_max")
+    __slots__ = ("attempts_max", "back_off", "lease_ms", "dead_letter_topic", "dead_letter_retention_ms", "delivery_per_s_max", "delay_ms")
     ATTEMPTS_MAX_FIELD_NUMBER: _ClassVar[int]
     BACK_OFF_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_TOPIC_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_PER_S_MAX_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     attempts_max: int
     back_off: BackOff
     lease_ms: int
     dead_letter_topic: str
     dead_letter_retention_ms: int
     delivery_per_s_max: int
-    def __init__(self, attempts_max: _Optional[int] = ..., back_off: _Optional[_Union[BackOff, _Mapping]] = ..., lease_ms: _Optional[int] = ..., dead_letter_topic: _Optional[str] = ..., dead_letter_retention_ms: _Optional[int] = ..., delivery_per_s_max: _Optional[int] = ...) -> None: ...
+    delay_ms: int
+    def __init__(self, attempts_max: _Optional[int] = ..., back_off: _Optional[_Union[BackOff, _Mapping]] = ..., lease_ms: _Optional[int] = ..., dead_letter_topic: _Optional[str] = ..., dead_letter_retention_ms: _Optional[int] = ..., delivery_per_s_max: _Optional[int] = ..., delay_ms: _Optional[int] = ...) -> None: ...
 
 class BackOff(_message.Message):
     __slots__ = ("fixed_ms", "exponential", "table")
@@ -708,7 +710,7 @@ class TopicStatus(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., released: _Optional[int] = ..., first_offset: _Optional[int] = ..., pending: _Optional[int] = ..., held_back: _Optional[int] = ..., held_until_ms: _Optional[int] = ..., misfires_dropped: _Optional[int] = ..., lateness: _Optional[_Union[Lateness, _Mapping]] = ..., overdue: _Optional[int] = ..., oldest_overdue_ms: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupStatus, _Mapping]]] = ...) -> None: ...
 
 class GroupStatus(_message.Message):
-    __slots__ = ("group", "floor", "acked_above_floor", "retrying", "consumers", "in_hand", "held_bytes", "used_ms", "expiry_ms", "expired", "dropped", "backing_off", "credit")
+    __slots__ = ("group", "floor", "acked_above_floor", "retrying", "consumers", "in_hand", "held_bytes", "used_ms", "expiry_ms", "expired", "dropped", "backing_off", "credit", "delayed", "delay_ms")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     FLOOR_FIELD_NUMBER: _ClassVar[int]
     ACKED_ABOVE_FLOOR_FIELD_NUMBER: _ClassVar[int]
@@ -722,6 +724,8 @@ class GroupStatus(_message.Message):
     DROPPED_FIELD_NUMBER: _ClassVar[int]
     BACKING_OFF_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
+    DELAYED_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     group: str
     floor: int
     acked_above_floor: int
@@ -735,7 +739,9 @@ class GroupStatus(_message.Message):
     dropped: int
     backing_off: int
     credit: int
-    def __init__(self, group: _Optional[str] = ..., floor: _Optional[int] = ..., acked_above_floor: _Optional[int] = ..., retrying: _Optional[int] = ..., consumers: _Optional[int] = ..., in_hand: _Optional[int] = ..., held_bytes: _Optional[int] = ..., used_ms: _Optional[int] = ..., expiry_ms: _Optional[int] = ..., expired: _Optional[int] = ..., dropped: _Optional[int] = ..., backing_off: _Optional[int] = ..., credit: _Optional[int] = ...) -> None: ...
+    delayed: int
+    delay_ms: int
+    def __init__(self, group: _Optional[str] = ..., floor: _Optional[int] = ..., acked_above_floor: _Optional[int] = ..., retrying: _Optional[int] = ..., consumers: _Optional[int] = ..., in_hand: _Optional[int] = ..., held_bytes: _Optional[int] = ..., used_ms: _Optional[int] = ..., expiry_ms: _Optional[int] = ..., expired: _Optional[int] = ..., dropped: _Optional[int] = ..., backing_off: _Optional[int] = ..., credit: _Optional[int] = ..., delayed: _Optional[int] = ..., delay_ms: _Optional[int] = ...) -> None: ...
 
 class TransferLeadershipRequest(_message.Message):
     __slots__ = ("target", "deadline_ms")

@@ -68,6 +68,11 @@ def _options(panel: str | None) -> dict[str, Any]:
             rich_help_panel=panel,
             help="Messages a second for all consumers of a group together; 0: no bound.",
         ),
+        "delay_ms": duration_option(
+            "--delay",
+            rich_help_panel=panel,
+            help="How much later than it is due a group gets each message; 0s: at once.",
+        ),
     }
 
 
@@ -94,6 +99,7 @@ class PolicyFlags(_Flags):
     dead_letter_topic: Annotated[str | None, _OWN["dead_letter_topic"]] = None
     dead_letter_retention_ms: Annotated[int | None, _OWN["dead_letter_retention_ms"]] = None
     delivery_per_s_max: Annotated[int | None, _OWN["delivery_per_s_max"]] = None
+    delay_ms: Annotated[int | None, _OWN["delay_ms"]] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,7 @@ class TopicPolicyFlags(_Flags):
     dead_letter_topic: Annotated[str | None, _OF_TOPIC["dead_letter_topic"]] = None
     dead_letter_retention_ms: Annotated[int | None, _OF_TOPIC["dead_letter_retention_ms"]] = None
     delivery_per_s_max: Annotated[int | None, _OF_TOPIC["delivery_per_s_max"]] = None
+    delay_ms: Annotated[int | None, _OF_TOPIC["delay_ms"]] = None
 
 
 def json_of(policy: PolicyOptions) -> dict[str, object]:

@@ -102,11 +102,11 @@ NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_
 OPTIONAL = ("digest", "damaged", "blocked", "not_reloaded", "audit", "ledger", "longest_turn")
 """Columns that are there only where they have something to say."""
 GROUP_FIELDS = (
-    "group", "backing_off", "retrying", "consumers", "in_hand", "held_bytes", "expired", "dropped",
+    "group", "delayed", "backing_off", "retrying", "consumers", "in_hand", "held_bytes", "expired", "dropped",
 )  # fmt: skip
 GROUP_COLUMNS = (
-    "topic", "pending", "overdue", "released", "held_back", "group", "acked", "backing_off", "retrying",
-    "consumers", "in_hand", "held_bytes", "expired", "dropped",
+    "topic", "pending", "overdue", "released", "held_back", "group", "acked", "delayed", "backing_off",
+    "retrying", "consumers", "in_hand", "held_bytes", "expired", "dropped",
 )  # fmt: skip
 
 

@@ -80,8 +80,13 @@ class Columns:
 
     @cached_property
     def due_ms(self) -> NDArray[np.int64]:
-        """Due time of each delivery; a retry's is later than the message's."""
+        """Due time of each delivery; a retry's is later than the message's, and so is a delayed group's."""
         return self._column("due_ms", np.int64)
+
+    @property
+    def delay_ms(self) -> int:
+        """Delay of the group, in the due times: the messages were due so much earlier; 0 for retries."""
+        return self._deliveries.delay_ms
 
     @cached_property
     def released_ms(self) -> NDArray[np.int64]:
@@ -184,8 +189,13 @@ class View:
 
     @property
     def due_ms(self) -> int:
-        """Due time of this delivery, ms since the epoch."""
+        """Due time of this delivery, ms since the epoch; in a group with a delay, later by that."""
         return int(self._batch.due_ms[self._position])
+
+    @property
+    def delay_ms(self) -> int:
+        """Delay of the group, which is in the due time; 0 for a retry, which is not delayed again."""
+        return self._batch.delay_ms
 
     @property
     def released_ms(self) -> int:

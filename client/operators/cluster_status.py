@@ -86,6 +86,10 @@ class GroupStatus(Part):
     """Messages that wait for their retry; once that is due they are ``retrying``."""
     credit: int = 0
     """Messages that its consumers would take, together; known to the leader only."""
+    delayed: int = 0
+    """Released messages that are due and wait for the group's delay."""
+    delay_ms: int = 0
+    """Of its policy as it counts."""
 
 
 @dataclass(frozen=True, slots=True)

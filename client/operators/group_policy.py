@@ -42,11 +42,15 @@ class PolicyOptions(TypedDict, total=False):
     """Of dead letters, where their topic's settings have no retention."""
     delivery_per_s_max: int
     """Messages a second for all consumers of the group together, retries too; 0: no bound."""
+    delay_ms: int
+    """From a message's due time to the group's; retries are not delayed again."""
 
 
 FIELDS: Final = tuple(PolicyOptions.__annotations__)
 TEXTS: Final = frozenset(("dead_letter_topic",))
 """Of the fields, those that are names."""
+LONG: Final = frozenset(("dead_letter_retention_ms", "delay_ms"))
+"""Those of 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ def packed(options: PolicyOptions) -> operator_pb.GroupPolicy:
                 raise InvalidSetting(Reason.SETTING_INVALID, f"{name} must be a text: {value!r} is none")
             setattr(policy, name, value)
         else:
-            highest = UINT64_MAX if name == "dead_letter_retention_ms" else UINT32_MAX
+            highest = UINT64_MAX if name in LONG else UINT32_MAX
             setattr(policy, name, _number(name, value, highest))
     return policy
 

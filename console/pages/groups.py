@@ -61,7 +61,7 @@ async def group_values_of(request: Request, look: Look) -> Mapping[str, Any]:
         "topic": topic,
         "group": group,
         "found": found[0][1] if found else None,
-        "lag": lag_of(*found[0]) if found else 0,
+        "lag": max(0, lag_of(*found[0]) - found[0][1].delayed) if found else 0,
     }
 
 

@@ -27,6 +27,7 @@ GROUP_COLUMNS = (
     Column("topic", "Topic", show=lambda row: cells.link(row["topic"], "topics", row["topic"])),
     Column("lag", "Lag", number=True),
     Column("in_hand", "In hand", number=True),
+    Column("delayed", "Delayed", number=True),
     Column("retrying", "Retrying", number=True),
     Column("backing_off", "In back-off", number=True),
     Column("consumers", "Consumers", number=True),
@@ -88,12 +89,12 @@ def _topic(topic: TopicStatus, rate: float | None) -> Row:
 
 def _group(topic: TopicStatus, group: GroupStatus) -> Row:
     names = (
-        "group", "in_hand", "retrying", "backing_off", "consumers", "credit", "held_bytes", "expired",
-        "dropped", "used_ms",
+        "group", "in_hand", "delayed", "retrying", "backing_off", "consumers", "credit", "held_bytes",
+        "expired", "dropped", "used_ms",
     )  # fmt: skip
     return {
         "topic": topic.topic,
-        "lag": lag_of(topic, group),
+        "lag": max(0, lag_of(topic, group) - group.delayed),
         **{name: getattr(group, name) for name in names},
     }
 

@@ -109,8 +109,8 @@ def within(ends: NDArray[np.int64], bytes_max: int) -> int:
     return min(len(ends), max(1, int(np.searchsorted(ends, bytes_max, side="right"))))
 
 
-def serialize(batch: DeliveryBatch, topic: str, stamp: consumer_pb.DispatchStamp) -> bytes:
-    """Return the batch as a serialized ConsumeResponse."""
+def serialize(batch: DeliveryBatch, topic: str, stamp: consumer_pb.DispatchStamp, delay_ms: int = 0) -> bytes:
+    """Return the batch as a serialized ConsumeResponse, its due times later by the delay of the group."""
     (duplicates,) = batch.units["maybe_duplicate"].nonzero()
     columns = log_pb.DeliveriesColumns(
         shard=batch.shard,
@@ -119,13 +119,14 @@ def serialize(batch: DeliveryBatch, topic: str, stamp: consumer_pb.DispatchStamp
         offset=batch.units["offset"].tobytes(),
         hour=batch.hour.astype("<u4", copy=False).tobytes(),
         global_index=batch.global_index.astype("<u4", copy=False).tobytes(),
-        due_ms=batch.units["due_ms"].tobytes(),
+        due_ms=(batch.units["due_ms"] + delay_ms).tobytes(),
         released_ms=released_ms(batch.units).tobytes(),
         attempt=batch.attempt.tobytes() if np.count_nonzero(batch.attempt != 1) else b"",
         maybe_duplicate=duplicates.astype("<u4").tobytes(),
         records=batch.records,
         stamp=stamp,
         ordered=bool(np.count_nonzero(batch.units["lane"])),
+        delay_ms=delay_ms,
     )
     return log_pb.ConsumedColumns(deliveries=columns).SerializeToString()
 

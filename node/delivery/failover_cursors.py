@@ -64,7 +64,7 @@ def limits(feeds: Mapping[int, Feed], sent_s: float | None, now_ms: int, most: i
         if sent_s is None:
             feed.reservation.revoke()
         else:
-            reserved[number] = feed.reservation.extend(sent_s, feed.needs(now_ms) + most)
+            reserved[number] = feed.reservation.extend(sent_s, feed.reserves(now_ms, most))
     return reserved
 
 

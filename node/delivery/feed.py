@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
+from tarry.node.delivery.delay import Delay
 from tarry.node.delivery.in_flight import Batch, InFlight
 from tarry.node.delivery.int_table import IntTable
 from tarry.node.delivery.marks import Marks
@@ -44,10 +45,8 @@ LOOK_UNITS_MAX: Final = 65_536
 """Units of a group that one turn of the event loop looks at: a filter may pass over all of them."""
 
 HELD_PIECE: Final = 8_192
-"""Messages that one turn of the event loop ends the hold of, closes the lanes of, or lets wait again.
-
-Some 6 to 12 ms where each has an ordering key, and half as long where none has.
-"""
+"""Messages that one turn of the event loop ends the hold of, closes the lanes of, or lets wait again: some
+6 to 12 ms where each has an ordering key, and half as long where none has."""
 
 WAITING_MAX: Final = 2 * WINDOW
 """Messages that wait, from which on a hold that is over ends no further: each piece is sorted among them."""
@@ -90,6 +89,7 @@ class Feed:
         self.tags: TagFilter | None = None  # pass over what it does not let through; None: take all
         self.held_until_ms: int | None = None
         self.in_flight = InFlight()
+        self.delay = Delay()
         self.damage: UnitsDamaged | None = None  # met by ``load``, and not mended
         self.awaits_disk = False  # what is due next is being read; nothing is delivered meanwhile
         self.read_ahead = NONE  # offsets whose records have been, unless some were delivered since
@@ -172,13 +172,16 @@ class Feed:
     def _unhold(self, offsets: NDArray[np.uint64]) -> None:
         self._held -= BitMap64(offsets.tolist())
 
-    def load(self, end: int | None = None) -> NDArray[np.uint64]:
+    def load(self, end: int | None = None, now_ms: int = 0) -> NDArray[np.uint64]:
         """Fill the window from the queue, up to an offset; return the offsets passed over by the filter."""
         passed = []
         self._unpark()
         end = self.queue.units if end is None else min(end, self.queue.units)
         while self._has_room() and self.next < end and self.damage is None:
+            if (self.delay.looks_ms(self.next) or 0) > now_ms:
+                break
             units = self._sound(min(WINDOW, end - self.next))
+            units = units[: self.delay.open(self.next, units["due_ms"], now_ms)]
             offsets = np.arange(self.next, self.next + len(units), dtype=np.uint64)
             wanted = np.zeros(len(units), dtype=np.bool_)
             wanted[self._acknowledged.missing(self.next, self.next + len(units)) - np.uint64(self.next)] = (
@@ -209,7 +212,8 @@ class Feed:
         return bool(self._opened) or self._more_to_load() or self._back_has_room()
 
     def _more_to_load(self) -> bool:
-        return self.next < self.queue.units and self._has_room() and self.damage is None
+        some = self.next < self.queue.units and self.delay.looks_ms(self.next) is None
+        return some and self._has_room() and self.damage is None
 
     def _has_room(self) -> bool:
         return len(self._waiting) < min(WINDOW, PARKED_MAX - self._parked.count)
@@ -225,7 +229,12 @@ class Feed:
         """Return when the first of what waits is due and, where the topic has a rate, open."""
         if not len(self._waiting):
             return None
-        return max(int(self._waiting["due_ms"][0]), self.queue.pace.opens_ms(int(self._waiting["offset"][0])))
+        first = self._waiting[0]
+        return max(int(first["due_ms"]) + self.delay.ms, self.queue.pace.opens_ms(int(first["offset"])))
+
+    def looks_ms(self) -> int | None:
+        """Return when to look at the queue again, for the group's delay; None: ``to_look`` says."""
+        return self.delay.looks_ms(self.next) if self._has_room() and self.damage is None else None
 
     def due(self, now_ms: int) -> int:
         """Return how many of the window are due, open, and reserved."""
@@ -243,8 +252,14 @@ class Feed:
         due = self._due_of_window(now_ms)
         return max(self.cursor, int(self._waiting["offset"][:due].max()) + 1 if due else 0)
 
+    def reserves(self, now_ms: int, most: int) -> int:
+        """Return the limit to reserve: ``most`` above what is needed, and nothing that waits on disk."""
+        limit = self.needs(now_ms) + most
+        return limit if self.delay.looks_ms(self.next) is None else min(limit, max(self.cursor, self.next))
+
     def _due_of_window(self, now_ms: int) -> int:
-        return bisect_right(self._waiting["due_ms"], now_ms)  # searchsorted copies a column of a table first
+        """Return how many are due for the group; searchsorted copies a column of a table first."""
+        return bisect_right(self._waiting["due_ms"], now_ms - self.delay.ms)
 
     def due_of_hours(self, hours: NDArray[np.uint32], now_ms: int, count: int) -> NDArray[np.void]:
         """Return what is due of the next `count`, in these hours and not trimmed, dtype WAITING."""

@@ -112,6 +112,12 @@ class GroupDelivery:
             had = self.feeds[number].had_below if number in self.feeds else 0
             acknowledged = tables.acknowledged[self.group, number]
             self.feeds[number] = Feed(tables[number], acknowledged, lanes, self._context.marks, had)
+        self._set_delay(self._context.policy(self.topic, self.group).delay_ms)
+
+    def _set_delay(self, delay_ms: int) -> None:
+        """Let another delay count from now on for the topic's queue: a retry only waits for its back-off."""
+        for feed in self.feeds.values():
+            feed.delay.ms = 0 if feed.queue.group else delay_ms
 
     def begin_again(self) -> bool:
         """Go on from what the log now says is acknowledged; False where the group is gone.
@@ -173,6 +179,7 @@ class GroupDelivery:
         self._policy_changes = changes
         policy = self._context.policy(self.topic, self.group)
         self._rate.change(policy.delivery_per_s_max, self._context.time.now_ms())
+        self._set_delay(policy.delay_ms)
         before, self._lease_ms = self._lease_ms, policy.lease_ms
         if self._lease_ms == before:
             return
@@ -415,7 +422,7 @@ class GroupDelivery:
             feed.reservation.confirm(confirmed_s)
             looked = feed.next
             end = looked + max(0, LOOK_UNITS_MAX - self.settlement.passing)
-            passed = [self._load(feed, end)]
+            passed = [self._load(feed, end, now_ms)]
             due = self._rate.within(feed.due(now_ms), now_ms)
             share = -(-due // max(1, sum(1 for c in self.consumers if self._wants(c)))) if due else 0
             while due and turn.left > 0 and not feed.awaits_disk and (consumer := self._next_consumer()):
@@ -423,14 +430,15 @@ class GroupDelivery:
                 opened = len(hours)
                 most = feed.within(min(most, due), hours, opened + math.ceil(turn.left * TURN_HOURS_MAX))
                 turn.spend((len(hours) - opened) / TURN_HOURS_MAX)
-                passed += [self._deliver(feed, consumer, now_ms, most), self._load(feed, end)]
+                passed += [self._deliver(feed, consumer, now_ms, most), self._load(feed, end, now_ms)]
                 due = self._rate.within(feed.due(now_ms), now_ms)
             turn.spend((feed.next - looked) / TURN_LOOKS_MAX)
             if any(map(len, passed)):
                 self.settlement.pass_over(feed, np.concatenate(passed))
             self._mends.look(feed)
         most = self._context.config.delivery.reserved_messages_max
-        if any(feed.reservation.is_low(feed.needs(now_ms), most) for feed in self.feeds.values()):
+        needed = ((feed, feed.needs(now_ms), feed.reserves(now_ms, most)) for feed in self.feeds.values())
+        if any(feed.reservation.is_low(least, most, limit) for feed, least, limit in needed):
             self._context.beat()
         self._set_timer(now_ms)
 
@@ -438,8 +446,8 @@ class GroupDelivery:
         """Pump when there next is something to do, be it at once."""
         self._set_timer(self._context.time.now_ms())
 
-    def _load(self, feed: Feed, end: int) -> NDArray[np.uint64]:
-        passed = feed.load(end)
+    def _load(self, feed: Feed, end: int, now_ms: int) -> NDArray[np.uint64]:
+        passed = feed.load(end, now_ms)
         self._spend()
         return passed
 
@@ -483,9 +491,9 @@ class GroupDelivery:
                 tick=wheel.tick,
                 local_index=wheel.local_index,
             )
-            consumer.send(delivery_batch.serialize(batch, self.topic, stamp))
+            consumer.send(delivery_batch.serialize(batch, self.topic, stamp, feed.delay.ms))
             self._context.ledger.delivered(batch, self.topic, self.group, consumer.name, self._term)
-            self._context.traffic.delivered(batch, self.topic, self.group, now_ms)
+            self._context.traffic.delivered(batch, self.topic, self.group, now_ms, feed.delay.ms)
         feed.lanes.leave(feed.queue.queue, batch.passed)
         return batch.passed
 
@@ -546,6 +554,7 @@ class GroupDelivery:
             for feed in self.feeds.values():
                 if feed.to_look() and self.settlement.passing < LOOK_UNITS_MAX:
                     times.append(now_ms)
+                times += [] if (looks_ms := feed.looks_ms()) is None else [looks_ms]
                 due_ms = None if feed.awaits_disk else feed.next_due_ms()
                 if due_ms is not None and due_ms <= now_ms and not feed.due(now_ms):
                     due_ms = now_ms + ANSWER_LOOK_MS

@@ -17,7 +17,7 @@ class Facts(NamedTuple):
     now_ms: int
     attempt: int = 0
     due_ms: int = 0
-    """Of the delivery that it waits for."""
+    """Of the delivery that it waits for; the group's delay is in it."""
     opens_ms: int = 0
     """When its topic's release rate lets it go; 0: it does."""
     consumer: str = ""
@@ -38,6 +38,7 @@ class Facts(NamedTuple):
     retry_id: tuple[int, int] | None = None
     reason: RetryReason = RetryReason.RETRY_REASON_UNSPECIFIED
     retry_offset: int = 0
+    delay_ms: int = 0
 
 
 _STATES = {
@@ -110,16 +111,17 @@ def why(facts: Facts) -> str:
 
 def _why_waiting(facts: Facts) -> str:
     standing = facts.standing
-    late = facts.now_ms >= facts.due_ms
+    late, due = facts.now_ms >= facts.due_ms, facts.now_ms >= facts.due_ms - facts.delay_ms
     if facts.pending:
-        return ("it is due, and about to be released" if late else "it is not due yet") + _nobody(facts)
+        return ("it is due, and about to be released" if due else "it is not due yet") + _nobody(facts)
     if facts.place is Place.MENDING:
         return "its stored bytes are damaged, and are being mended from a peer"
     again = "; it may have been delivered before" if facts.maybe_delivered else ""
     if not standing.consumers:
         return "no consumer of the group is connected" + again
     reasons = (
-        (not late, "it is not due yet"),
+        (not due, "it is not due yet"),
+        (due and not late, "it waits for the group's delay"),
         (facts.left_out, "the consumers' tags leave it out: it is about to be passed over"),
         (standing.waits_until_ms, "the group waits for the consumers of the leader before to come back"),
         (facts.opens_ms > facts.now_ms, "the topic's release rate holds it back"),

@@ -145,8 +145,10 @@ class _Telling:
         delivery = self._find(queue.topic, group)
         standing = delivery.standing(now_ms) if delivery is not None else Standing()
         if self._state is MessageState.PENDING:
-            facts = Facts(pb.GROUP_STATE_WAITING, standing, now_ms, attempt=1, due_ms=self._due_ms)
-            return facts._replace(pending=True)
+            delay_ms = self._queues.delay_ms(queue.topic, group)
+            due_ms = self._due_ms + delay_ms
+            facts = Facts(pb.GROUP_STATE_WAITING, standing, now_ms, attempt=1, due_ms=due_ms)
+            return facts._replace(pending=True, delay_ms=delay_ms)
         if placed is None:
             cancelled = self._state is MessageState.CANCELLED
             state = pb.GROUP_STATE_CANCELLED if cancelled else pb.GROUP_STATE_GONE
@@ -168,7 +170,9 @@ class _Telling:
     ) -> Facts:
         """Return what is known of a delivery to a group, from the topic's queue or its retry queue."""
         queue, offset, unit = placed
-        facts = Facts(pb.GROUP_STATE_DONE, standing, now_ms, attempt=attempt, due_ms=int(unit["due_ms"]))
+        delay_ms = 0 if queue.group else self._queues.delay_ms(queue.topic, group)
+        due_ms = int(unit["due_ms"]) + delay_ms
+        facts = Facts(pb.GROUP_STATE_DONE, standing, now_ms, attempt, due_ms, delay_ms=delay_ms)
         known = self._queues.acknowledged.get((group, queue.queue))
         if known is None or known.contains(np.array([offset], np.uint64))[0]:
             return facts._replace(attempt=0)

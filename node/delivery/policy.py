@@ -35,6 +35,7 @@ class Policy:
     dead_letter_retention_ms: int
     delivery_per_s_max: int
     """0: no bound."""
+    delay_ms: int
 
 
 def policy_of(queues: Queues, config: NodeConfig, topic: str, group: str) -> Policy:
@@ -47,6 +48,7 @@ def policy_of(queues: Queues, config: NodeConfig, topic: str, group: str) -> Pol
         dead_letters.target(whole.dead_letter_topic, topic, group),
         whole.dead_letter_retention_ms,
         whole.delivery_per_s_max,
+        whole.delay_ms,
     )
 
 

@@ -36,6 +36,9 @@ class Reservation:
         confirmed = self._sent and self._sent[0][0] <= confirmed_s
         self.limit = None if confirmed_s == math.inf else self._sent[0][1] if confirmed else 0
 
-    def is_low(self, needed: int, most: int) -> bool:
-        """Return whether less than half of ``most`` is reserved above the needed, answered or not."""
-        return not self._sent or self._sent[-1][1] - needed < most // 2
+    def is_low(self, needed: int, most: int, limit: int) -> bool:
+        """Return whether less than half of ``most`` is reserved above the needed, answered or not.
+
+        No more is wanted than ``limit``.
+        """
+        return not self._sent or self._sent[-1][1] < min(needed + most // 2, limit)

@@ -204,7 +204,15 @@ class Kept:
         longest_ms = self._settings(queue).retention_max_ms
         if queue.group and self._machine.level < levels.RETRIES_EXPIRE:
             return queue.first
-        return queue.find_released(now_ms - longest_ms, pread) if longest_ms else queue.first
+        if not longest_ms:
+            return queue.first
+        return queue.find_released(now_ms - longest_ms - self._delay_ms(queue), pread)
+
+    def _delay_ms(self, queue: ReadyQueue) -> int:
+        """Return the longest delay of a queue's groups: that late a group first has a message to settle."""
+        queues = self._machine.queues
+        groups = () if queue.group else queues.groups_of(queue.queue)
+        return max((queues.delay_ms(queue.topic, group) for group in groups), default=0)
 
     def _settings(self, queue: ReadyQueue) -> TopicSettings:
         """Return the settings of a queue's topic."""

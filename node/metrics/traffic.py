@@ -89,8 +89,13 @@ class Traffic:
                     if count is not None:
                         count(self, event, queues)
 
-    def delivered(self, batch: DeliveredBatch, topic: str, group: str, now_ms: int) -> None:
-        """Count a batch that a consumer was sent, all of the topic's queue or all of the group's."""
+    def delivered(
+        self, batch: DeliveredBatch, topic: str, group: str, now_ms: int, delay_ms: int = 0
+    ) -> None:
+        """Count a batch that a consumer was sent, all of the topic's queue or all of the group's.
+
+        It is late behind its due times and the group's delay.
+        """
         if not self.wanted:
             return
         units, n = batch.units, len(batch.units)
@@ -99,7 +104,7 @@ class Traffic:
         of_group.maybe_repeated += int(np.count_nonzero(units["maybe_duplicate"]))
         of_group.redelivered += int(np.count_nonzero(batch.attempt > 1))
         if batch.order_key is not None:  # else they are retries, and dead letters that were returned
-            self.topics.of(topic, n).delivery.add(now_ms, units["due_ms"])
+            self.topics.of(topic, n).delivery.add(now_ms - delay_ms, units["due_ms"])
 
     def nacked(self, topic: str, group: str, n: int) -> None:
         """Count messages that a consumer gave back."""
@@ -141,7 +146,8 @@ class Traffic:
             return
         self.groups.of((queue.topic, event.group or queue.group), event.n).acknowledged += event.n
         if not queue.group and event.due_ms is not None:
-            self.topics.of(queue.topic, 0).acknowledgement.add(now_ms, event.due_ms)
+            delay_ms = queues.delay_ms(queue.topic, event.group)
+            self.topics.of(queue.topic, 0).acknowledgement.add(now_ms - delay_ms, event.due_ms)
 
     def retried(self, event: Event, queues: Queues) -> None:
         if event.detail != "REDRIVEN":

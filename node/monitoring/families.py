@@ -128,7 +128,12 @@ def _readings(readings: Readings) -> Iterator[Metric]:
 GroupGauges: TypeAlias = tuple[tuple[str, str, Callable[[GroupReading], int]], ...]
 
 GROUP_GAUGES: Final[GroupGauges] = (
-    ("tarry_ready_messages", "Messages released and not acknowledged by the group.", lambda of: of.ready),
+    (
+        "tarry_ready_messages",
+        "Messages released, not acknowledged by the group, and not delayed.",
+        lambda of: of.ready,
+    ),
+    ("tarry_delayed_messages", "Messages that wait for the group's delay.", lambda of: of.delayed),
     ("tarry_back_off_messages", "Messages that wait for a retry.", lambda of: of.back_off),
 )
 LEADER_GROUP_GAUGES: Final[GroupGauges] = (

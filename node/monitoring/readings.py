@@ -28,6 +28,7 @@ class GroupReading:
     held_bytes: int = 0
     consumers: int = 0
     credit: int = 0
+    delayed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ def _group(statuses: TopicStatuses, queue: ReadyQueue, group: str) -> GroupReadi
     if status is None:  # deleted meanwhile
         return GroupReading()
     return GroupReading(
-        ready=queue.units - status.floor - status.acked_above_floor + status.retrying,
+        ready=queue.units - status.floor - status.acked_above_floor - status.delayed + status.retrying,
+        delayed=status.delayed,
         in_flight=status.in_hand,
         back_off=status.backing_off,
         held_bytes=status.held_bytes,

@@ -10,13 +10,17 @@ from tarry.node.assembly import Core
 from tarry.node.config import Dispatch
 from tarry.node.defaults import dispatch
 from tarry.node.delivery.consumer_table import Shown
+from tarry.node.delivery.delay import delayed
 from tarry.node.delivery.offset_pieces import Pieces
 from tarry.node.leader.group_expiry import expiry_ms
 from tarry.proto import tarry_operator_pb2 as pb
-from tarry.replication.state_machine.ready_queue import ReadyQueue
+from tarry.replication.state_machine.acknowledgements import Acknowledgements
+from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
 
 PIECE_QUEUES: Final = 500
 """Topics and groups told of in one turn of the event loop: some 5 ms."""
+DELAYED_QUEUES: Final = 40
+"""What a group with a delay counts for in that: its queue is searched, in some 0.4 ms."""
 
 
 class _Lags(NamedTuple):
@@ -86,7 +90,7 @@ class TopicStatuses:
             seen = sees(queue.topic)
             for group in self._machine.queues.groups_of(queue.queue) if seen else ():
                 self._add(topic, queue, group)
-                room -= 1
+                room -= DELAYED_QUEUES if topic.groups and topic.groups[-1].delay_ms else 1
                 if room <= 0:
                     yield done
                     done, room = [], PIECE_QUEUES
@@ -135,6 +139,7 @@ class TopicStatuses:
             return
         done = queues.acknowledged[group, retry.queue]
         at_leader = delivery.find(queue.topic, group) if delivery else None
+        delay_ms = queues.delay_ms(queue.topic, group)
         retention, use = self._leadership.retention, queues.uses.of(queue.topic, group)
         topic.groups.add(
             group=group,
@@ -153,7 +158,15 @@ class TopicStatuses:
             expiry_ms=expiry_ms(use, self._dispatch()),
             expired=use.expired,
             dropped=use.dropped,
+            delayed=self._delayed(queue, main, delay_ms),
+            delay_ms=delay_ms,
         )
+
+    def _delayed(self, queue: ReadyQueue, main: Acknowledgements, delay_ms: int) -> int:
+        try:
+            return delayed(queue, main, delay_ms, self._time.now_ms())
+        except UnitsDamaged:  # told elsewhere, and mended
+            return 0
 
 
 def _serialized(topics: list[pb.TopicStatus]) -> bytes:

@@ -17,6 +17,8 @@ WAIT_MS_MAX: Final = 100 * 365 * 86_400_000
 """A back-off's, and a century."""
 LEASE_MS_MAX: Final = 2**32 - 1
 RETENTION_MS_MAX: Final = WAIT_MS_MAX
+DELAY_MS_MAX: Final = 366 * 86_400_000
+"""Of a group, a year: as long its messages stay on disk."""
 TABLE_MAX: Final = 100
 """Waits in a back-off's table."""
 FACTOR_PERCENT_MIN: Final = 100
@@ -37,6 +39,8 @@ def fault(policy: GroupPolicy, unset: Iterable[str] = (), topic: str = "") -> st
     kept_ms = policy.dead_letter_retention_ms if policy.HasField("dead_letter_retention_ms") else 1
     if not 1 <= kept_ms <= RETENTION_MS_MAX:
         return f"dead_letter_retention_ms is 1 to {RETENTION_MS_MAX}"
+    if policy.delay_ms > DELAY_MS_MAX:
+        return f"delay_ms is 0 to {DELAY_MS_MAX}"
     if policy.HasField("dead_letter_topic") and (
         wrong := dead_letters.topic_fault(policy.dead_letter_topic, topic)
     ):

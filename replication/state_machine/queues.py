@@ -103,6 +103,15 @@ class Queues:
         self._proofs.append(b"")
         return queue
 
+    def delay_ms(self, topic: str, group: str) -> int:
+        """Return a group's delay: its own, or else that of the topic's groups, or the cluster's."""
+        own, of_topic = self.find(topic, group), self.find(topic)
+        if own is not None and own.policy is not None and own.policy.HasField("delay_ms"):
+            return own.policy.delay_ms
+        if of_topic is not None and of_topic.settings.group_policy.HasField("delay_ms"):
+            return of_topic.settings.group_policy.delay_ms
+        return self.defaults.settings.group_policy.delay_ms
+
     def groups_of(self, queue: int) -> list[str]:
         """Return the groups that consume a queue."""
         return sorted(self._groups.get(queue, ()))

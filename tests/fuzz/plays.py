@@ -42,6 +42,7 @@ POLICY: Final = operator_pb.GroupPolicy(
     dead_letter_topic="dlq.a",
     dead_letter_retention_ms=2**40,
     delivery_per_s_max=2**32 - 1,
+    delay_ms=2**34,
 )
 CLUSTER: Final = operator_pb.ClusterSettings(
     group_policy=POLICY,

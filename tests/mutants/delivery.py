@@ -408,7 +408,7 @@ MUTANTS = (
     Mutant(
         "a_message_is_delivered_when_released",
         "messages come early by what releases run ahead",
-        'return bisect_right(self._waiting["due_ms"], now_ms)  # searchsorted copies a column of a table first',
+        'return bisect_right(self._waiting["due_ms"], now_ms - self.delay.ms)',
         "return len(self._waiting)",
         (
             "tests/node/delivery/test_feed.py::test_what_a_leader_nobody_heard_may_have_delivered_goes_out_at_its_time_marked",

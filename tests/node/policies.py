@@ -33,5 +33,6 @@ def policy(**given: Any) -> Policy:
         "dead_letter_topic": "dlq.g.t",
         "dead_letter_retention_ms": DEAD_LETTER_RETENTION_MS,
         "delivery_per_s_max": 0,
+        "delay_ms": 0,
     }
     return Policy(**fields | given)

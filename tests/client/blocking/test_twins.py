@@ -15,6 +15,7 @@ BLOCKING = ["Client", "Consumer", "Message", "MessageBatch", "Operator", "Produc
 SAME_AS_STATE = {"closed", "in_hand", "lease_ms", "lost", "reconnects", "stale_acks"}
 SAME_AS_COLUMNS = {
     "attempts",
+    "delay_ms",
     "due_ms",
     "keep",
     "maybe_duplicates",

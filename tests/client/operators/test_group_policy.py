@@ -29,6 +29,7 @@ policies = st.fixed_dictionaries(
         "dead_letter_topic": st.sampled_from(("", "none", "dlq.a")),
         "dead_letter_retention_ms": waits,
         "delivery_per_s_max": st.integers(0, 9),
+        "delay_ms": st.integers(0, 2**64 - 1),
     },
 )
 

@@ -53,7 +53,8 @@ def test_a_lone_node_has_nobody_to_tell() -> None:
 
 def test_more_is_reserved_once_less_than_half_is_left() -> None:
     reserve = Reservation()
-    assert reserve.is_low(0, 100)
+    assert reserve.is_low(0, 100, 100)
     reserve.extend(1.0, 100)
-    assert not reserve.is_low(50, 100)
-    assert reserve.is_low(51, 100)
+    assert not reserve.is_low(50, 100, 150)
+    assert reserve.is_low(51, 100, 151)
+    assert not reserve.is_low(51, 100, 100)  # a delay keeps the rest on disk

@@ -16,6 +16,7 @@ from tarry.proto.tarry_operator_pb2 import GroupPolicy, TopicSettings
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.group_policies import (
     ATTEMPTS_MAX,
+    DELAY_MS_MAX,
     FACTOR_PERCENT_MAX,
     FIELDS,
     LEASE_MS_MAX,
@@ -63,6 +64,7 @@ def own(machine: Machine, group: str = "g") -> GroupPolicy | None:
         ({"lease_ms": 0}, "lease_ms is 1 to"),
         ({"dead_letter_retention_ms": 0}, "dead_letter_retention_ms is 1 to"),
         ({"dead_letter_retention_ms": RETENTION_MS_MAX + 1}, "dead_letter_retention_ms is 1 to"),
+        ({"delay_ms": DELAY_MS_MAX + 1}, f"delay_ms is 0 to {DELAY_MS_MAX}"),
         ({"dead_letter_topic": ""}, "is 'default', 'none', or a name that begins with 'dlq.'"),
         ({"dead_letter_topic": "orders"}, "a name that begins with 'dlq.'"),
         ({"dead_letter_topic": "dlq."}, "a name that begins with 'dlq.'"),
