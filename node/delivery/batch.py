@@ -16,8 +16,8 @@ from tarry.proto.tarry_message_pb2 import Record, Retried
 from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import ReadyQueue, released_ms
-from tarry.wheel.hour_wheel import HourWheel
 from tarry.wheel.state import HOUR_MS
+from tarry.wheel.wheel import Wheel
 
 Read: TypeAlias = Callable[[NDArray[np.uint32], NDArray[np.uint32]], Sequence[bytes | None]]
 
@@ -38,7 +38,7 @@ class DeliveryBatch(NamedTuple):
     size_bytes: int  # of the records
 
 
-def index_of(wheel: HourWheel, units: NDArray[np.void]) -> NDArray[np.void]:
+def index_of(wheel: Wheel, units: NDArray[np.void]) -> NDArray[np.void]:
     """Return what the delay index says of the units of a queue, shape (n,)."""
     return wheel.units(units["hour"], units["global_index"])
 

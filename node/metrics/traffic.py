@@ -146,7 +146,7 @@ class Traffic:
             return
         self.groups.of((queue.topic, event.group or queue.group), event.n).acknowledged += event.n
         if not queue.group and event.due_ms is not None:
-            delay_ms = queues.delay_ms(queue.topic, event.group)
+            delay_ms = queues.delay_ms(queue.topic, event.group or "")
             self.topics.of(queue.topic, 0).acknowledgement.add(now_ms - delay_ms, event.due_ms)
 
     def retried(self, event: Event, queues: Queues) -> None:

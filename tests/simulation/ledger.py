@@ -107,14 +107,22 @@ class Ledger:
         demand(not given, f"L2: {label!r} is cancelled though delivered to {given}")
 
     def delivered(
-        self, group: str, label: bytes, message: Id, due_ms: int, true_ms: int, given: Given
+        self,
+        group: str,
+        label: bytes,
+        message: Id,
+        due_ms: int,
+        true_ms: int,
+        given: Given,
+        delay_ms: int = 0,
     ) -> None:
+        """``due_ms``: of the message; ``delay_ms``: of the group."""
         self._is(label, message)
         demand(is_for(group, label), f"L5: {label!r} is delivered to {group}")
         had = max((one.attempt for one in self.given[group, label]), default=1)  # that one may come late
         late = (group, label) in self.retry_cancelled and given.attempt <= had
         demand(label not in self.cancelled or late, f"L2: {label!r} is delivered though cancelled")
-        early = due_ms - true_ms
+        early = due_ms + delay_ms - true_ms
         demand(early <= self.early_ms, f"L3: {label!r} is delivered {early} ms early in term {given.term}")
         told = self.told.get(label)
         if told is not None:

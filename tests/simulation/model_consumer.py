@@ -127,9 +127,11 @@ class ModelConsumer:
             self._labels[batch.queue, batch.offset[n]] = label
             message = (batch.hour[n], batch.global_index[n])
             group = f"{self._topic}/{self.group}"
-            world.ledger.delivered(group, label, message, batch.due_ms[n], world.true_ms(), given)
+            delay_ms = batch.delay_ms
+            due_ms = batch.due_ms[n] - delay_ms
+            world.ledger.delivered(group, label, message, due_ms, world.true_ms(), given, delay_ms)
             if given.attempt == 1:
-                world.changes.delivered(group, record, batch.due_ms[n], message)
+                world.changes.delivered(group, record, due_ms, message)
         self.unsettled.received(batch.queue, batch.offset)
         for offset in batch.offset:
             if not world.calm and rng.random() < self._forgets:

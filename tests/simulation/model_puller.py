@@ -80,6 +80,8 @@ class ModelPuller:
             record = Record.FromString(batch.records[n])
             label, group = record.body, f"{self._topic}/{self._group}"
             message = (batch.hour[n], batch.global_index[n])
-            self._world.ledger.delivered(group, label, message, batch.due_ms[n], self._world.true_ms(), given)
+            delay_ms, true_ms = batch.delay_ms, self._world.true_ms()
+            due_ms = batch.due_ms[n] - delay_ms
+            self._world.ledger.delivered(group, label, message, due_ms, true_ms, given, delay_ms)
             if given.attempt == 1:
-                self._world.changes.delivered(group, record, batch.due_ms[n], message)
+                self._world.changes.delivered(group, record, due_ms, message)

@@ -18,6 +18,7 @@ from tarry.proto.tarry_operator_pb2 import MisfirePolicy
 from tarry.wheel import far_log, placement
 from tests.simulation import virtual_loop, whole_faults
 from tests.simulation.certain import among_others, by_themselves, possible
+from tests.simulation.delays import delays
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.outcome import Outcome, digest
 from tests.simulation.rot import rot
@@ -122,6 +123,7 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
     world.start()
     consumers = [asyncio.ensure_future(consumer.run()) for consumer in world.consumers()]
     producers = [ModelProducer(world, f"p{n}") for n in range(3)]
+    delaying = asyncio.ensure_future(delays(world))
     try:
         async with asyncio.TaskGroup() as writing:
             if world.rots:
@@ -138,12 +140,13 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
             await asyncio.gather(*plagues, among_others(world, until, certain))
             await world.mend()
         await by_themselves(world, possible(world, whole_faults.LAST))
+        delaying.cancel()
         await world.drain()
         await world.changes.judge()
         if world.upgrades:
             await until_raised(world)
     finally:
-        for task in consumers:
+        for task in (*consumers, delaying):
             task.cancel()
     world.counts["without room"] += sum(producer.without_room for producer in producers)
     world.counts.update(world.changes.counts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
 from tests.node.delivery.feeds import column, feed_of
 from tests.node.delivery.test_changed_policy import change
 from tests.node.group_in_process import Group
-from tests.node.group_play import labels, pass_ms, play
+from tests.node.group_play import MEMORY, labels, pass_ms, play
 
 HALF_HOUR_MS = 1_800_000
 
@@ -113,7 +114,7 @@ def test_within_the_time_that_is_loaded_the_order_is_that_of_due_times(tmp_path:
     assert [found for found in given if found[1]] == [(60_100, [1]), (64_000, [2]), (65_000, [0])]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     dues=st.lists(st.integers(0, 60_000), min_size=1, max_size=40),
     late=st.lists(st.integers(0, 30_000), min_size=40, max_size=40),
@@ -122,7 +123,6 @@ def test_within_the_time_that_is_loaded_the_order_is_that_of_due_times(tmp_path:
     ),
 )
 def test_what_is_given_when_is_what_a_model_of_one_list_says(
-    tmp_path_factory: pytest.TempPathFactory,
     dues: list[int],
     late: list[int],
     steps: list[tuple[int, int | None]],
@@ -131,7 +131,14 @@ def test_what_is_given_when_is_what_a_model_of_one_list_says(
     released = sorted(
         (due + wait // 3, due, number) for number, (due, wait) in enumerate(zip(dues, late, strict=False))
     )
-    feed = delayed_feed(tmp_path_factory.mktemp("q"), [], 7_000)
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        compare(delayed_feed(Path(folder), [], 7_000), released, steps, len(dues))
+
+
+def compare(
+    feed: Feed, released: list[tuple[int, int, int]], steps: list[tuple[int, int | None]], count: int
+) -> None:
+    """Let the time pass step by step, messages be released, and the delay change."""
     now_ms, came = 0, list[tuple[int, int]]()
     given_at: dict[int, int] = {}
     for wait_ms, delay_ms in [*steps, *[(10_000, None)] * 25]:
@@ -151,9 +158,10 @@ def test_what_is_given_when_is_what_a_model_of_one_list_says(
             must = now_ms >= max(due_ms, at_ms) + feed.delay.ms
             assert may or given_at.get(offset, -1) != now_ms
             assert offset in given_at or not must
-    assert len(given_at) == len(dues)
+    assert len(given_at) == count
 
 
+@settings(deadline=None)
 @given(
     dues=st.lists(st.integers(0, 100), max_size=60),
     acked=st.sets(st.integers(0, 59)),
@@ -161,17 +169,19 @@ def test_what_is_given_when_is_what_a_model_of_one_list_says(
     now_ms=st.integers(0, 150),
 )
 def test_delayed_are_those_that_are_due_and_wait_for_the_delay(
-    tmp_path_factory: pytest.TempPathFactory, dues: list[int], acked: set[int], delay_ms: int, now_ms: int
+    dues: list[int], acked: set[int], delay_ms: int, now_ms: int
 ) -> None:
-    queue, known = queue_of(tmp_path_factory.mktemp("q"), sorted(dues)), Acknowledgements()
+    known = Acknowledgements()
     known.add(column(sorted(offset for offset in acked if offset < len(dues))))
     expected = [
         offset
         for offset, due_ms in enumerate(sorted(dues))
         if due_ms <= now_ms < due_ms + delay_ms and offset not in acked
     ]
-    assert delayed(queue, known, delay_ms, now_ms) == len(expected)
-    assert place_of(queue, 0, now_ms) == sum(due_ms <= now_ms for due_ms in dues)
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        queue = queue_of(Path(folder), sorted(dues))
+        assert delayed(queue, known, delay_ms, now_ms) == len(expected)
+        assert place_of(queue, 0, now_ms) == sum(due_ms <= now_ms for due_ms in dues)
 
 
 def test_a_feed_reserves_nothing_of_what_the_delay_keeps_on_disk(tmp_path: Path) -> None:
