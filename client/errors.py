@@ -189,6 +189,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.ORDERING_KEY_TOO_LONG,
         Reason.IDEMPOTENCY_KEY_TOO_LONG,
         Reason.TOO_MANY_OFFSETS,
+        Reason.TOO_MANY_TOPICS,
     ),
     InvalidId: (Reason.ID_MALFORMED,),
     InvalidSetting: (

@@ -114,6 +114,7 @@ class Limits(_Section):
     disk_free_bytes_min: int = Field(default=256 << 20, ge=0)  # with less, schedules are refused
     stream_requests_max: Count = 32  # in flight on one ScheduleStream
     consumers_max: Count = 1_000  # consumer streams on one node
+    subscribed_topics_max: Count = 1_000  # of one stream
     credit_max: Count = 100_000
 
 

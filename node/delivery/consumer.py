@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Final
@@ -48,14 +48,40 @@ class Consumer:
     since_ms: int = 0
     """When it was attached."""
     outgoing_bytes: int = 0
+    bytes_kept: bool = False
+    """What it has in hand has kept messages from it since it was last asked."""
+    topics: tuple[str, ...] = ()
+    """What its stream has asked for, where that is several topics (many_topics.py)."""
+    responses_max: int = 0
+    """That wait while one is being written, of a stream."""
     ended: Refusal | None = None
     _outgoing: deque[bytes] = field(default_factory=deque)
     _readable: asyncio.Event = field(default_factory=asyncio.Event)
     _throttled: bool = False
     _writer_waits: bool = False  # the next response goes out at once
 
-    def wants(self) -> int:
-        """Return how many messages may be sent now."""
+    @property
+    def told_lease_ms(self) -> int:
+        """Lease that its stream is told."""
+        return self.lease_ms
+
+    @property
+    def free_credit(self) -> int:
+        """Messages that it would take beside those in hand."""
+        return self.credit
+
+    def use(self, messages: int, size_bytes: int) -> None:
+        """Note that it is being sent so many messages, with records of so many bytes."""
+        self.credit -= messages
+
+    def note_bytes(self, in_hand: Callable[[str], float]) -> None:
+        """Let it ask how many bytes it has in hand of this topic: only one with several topics needs that."""
+
+    def wants(self, in_hand_bytes: float = 0.0) -> int:
+        """Return how many messages may be sent now, beside records of so many bytes in hand."""
+        self.bytes_kept = in_hand_bytes >= self.in_hand_bytes_max
+        if self.bytes_kept:
+            return 0
         if self._full():
             self._throttled = True
             return 0
@@ -70,7 +96,7 @@ class Consumer:
 
     def _full(self) -> bool:
         if self.streams:
-            return len(self._outgoing) > self._writer_waits
+            return len(self._outgoing) > self._writer_waits + self.responses_max
         return self.outgoing_bytes >= OUTGOING_BYTES_MAX
 
     def _behind_bytes(self) -> int:

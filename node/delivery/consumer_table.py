@@ -19,6 +19,8 @@ PIECE_CONSUMERS: Final = 500
 """Shown by one turn, at some 0.01 ms each and for each 4 tags, with the next: some 5 ms."""
 PIECE_BATCHES: Final = 65_536
 """Of theirs, whose leases are looked at."""
+TOPICS_SHOWN: Final = 16
+"""Names and patterns of a consumer's stream."""
 KEPT_MIN: Final = 64
 """Of those that have gone, before it is looked who still has something in hand."""
 
@@ -35,6 +37,9 @@ class _Gone(NamedTuple):
     tags: tuple[str, ...] = ()
     """As they are shown: as they came they may be long."""
     tags_left_out: int = 0
+    topics: tuple[str, ...] = ()
+    """The first names and patterns that its stream has asked for, where it has several topics."""
+    topics_left_out: int = 0
 
 
 class ConsumerTable:
@@ -94,11 +99,13 @@ class ConsumerTable:
             since_ms=known.since_ms,
             polls=known.polls,
             connected=bool(connected),
-            credit=sum(consumer.credit for consumer in connected),
+            credit=sum(consumer.free_credit for consumer in connected),
             in_hand=sum(one.messages for one in held),
             lease_end_ms=min(ends_ms, default=0),
             tags=known.tags,
             tags_left_out=known.tags_left_out,
+            topics=known.topics,
+            topics_left_out=known.topics_left_out,
         )
         return row, len(ends_ms)
 
@@ -106,4 +113,13 @@ class ConsumerTable:
 def _shown(consumer: Consumer) -> _Gone:
     tags = shown_tags(consumer.tags)
     more = len(consumer.tags) - len(tags)
-    return _Gone(consumer.address, consumer.since_ms, consumer.polls, tags, more)
+    topics = consumer.topics[:TOPICS_SHOWN]
+    return _Gone(
+        consumer.address,
+        consumer.since_ms,
+        consumer.polls,
+        tags,
+        more,
+        topics,
+        len(consumer.topics) - len(topics),
+    )

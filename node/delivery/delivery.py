@@ -17,8 +17,9 @@ from tarry.node.delivery.feed import Feed
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.inherited import Inherited
 from tarry.node.delivery.lives import Lives
+from tarry.node.delivery.many_topics import ManyTopics
 from tarry.node.delivery.offset_search import Keys
-from tarry.node.delivery.turn_share import LOW
+from tarry.node.delivery.turn_share import LOW, TurnShare
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
 
@@ -53,6 +54,10 @@ class Delivery:
         self._by_queue: dict[int, dict[GroupDelivery, None]] = {}  # in the order of their opening
         self._changed: dict[GroupDelivery, None] = {}  # since they were sent, in the order of their changes
         self._uncovered: dict[GroupDelivery, None] = {}  # those that have delivered more than was reserved
+        self.several: set[ManyTopics] = set()
+        """Streams with several topics."""
+        self._queues = len(context.machine.queues)
+        self._queues_came = asyncio.Event()
         self._reserves = True  # the heartbeat before reserved what may be delivered
         self.cancels = Cancels(
             context, self._feed, self._feeds_on, inherited.end, lambda queue: self.released((queue,))
@@ -69,7 +74,25 @@ class Delivery:
     @property
     def consumers(self) -> int:
         """Number of open consumer streams."""
-        return sum(len(group.consumers) for group in self._groups.values())
+        alone = sum(len(group.consumers) - len(group.seats) for group in self._groups.values())
+        return alone + len(self.several)
+
+    @property
+    def turn(self) -> TurnShare:
+        """The share of deliveries in a turn of the event loop."""
+        return self._context.turn
+
+    def note_queues(self) -> None:
+        """Wake those that wait for queues, if there are new ones."""
+        if len(self._context.machine.queues) > self._queues:
+            self._queues = len(self._context.machine.queues)
+            came, self._queues_came = self._queues_came, asyncio.Event()
+            came.set()
+
+    async def queues_beyond(self, number: int) -> None:
+        """Return once there is a queue of that number."""
+        while len(self._context.machine.queues) <= number:
+            await self._queues_came.wait()
 
     def now_ms(self) -> int:
         """Return cluster time."""

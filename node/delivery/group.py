@@ -81,6 +81,8 @@ class GroupDelivery:
         self.topic = topic
         self.group = group
         self.consumers: list[Consumer] = []
+        self.seats: dict[Consumer, None] = {}  # those whose streams have other topics as well
+        self._bytes_kept = False  # what consumers have in hand has kept messages from one
         self._context = context
         self._term = term
         self._changed = partial(changed, self)
@@ -149,6 +151,14 @@ class GroupDelivery:
     def _leases_changed(self) -> None:
         if self._names_leases:
             self._changed()
+        if self._bytes_kept:  # it may be in hand no more
+            self._bytes_kept = False
+            self._wake_in(0)  # once for all that is settled in this turn
+        self._note_bytes()
+
+    def _note_bytes(self) -> None:
+        for seat in self.seats:
+            seat.note_bytes(self._bytes_in_hand)
 
     async def _pump_later(self) -> None:
         self.pump()
@@ -188,10 +198,10 @@ class GroupDelivery:
             if consumer.asks_no_lease:
                 consumer.lease_ms = self._lease_ms
                 if not consumer.polls:
-                    consumer.send(self._subscribed(consumer))
+                    consumer.send(self.subscribed(consumer))
 
-    def _subscribed(self, consumer: Consumer) -> bytes:
-        node, lease_ms = self._context.config.node, consumer.lease_ms
+    def subscribed(self, consumer: Consumer) -> bytes:
+        node, lease_ms = self._context.config.node, consumer.told_lease_ms
         told = log_pb.SubscribedColumns(consumer=consumer.name, lease_ms=lease_ms, node=node, term=self._term)
         return log_pb.ConsumedColumns(subscribed=told).SerializeToString()
 
@@ -224,6 +234,7 @@ class GroupDelivery:
             text = f"consumer {consumer.name!r} has connected again"
             other.end(Refusal(Reason.CONSUMER_REPLACED, text))
             self.consumers.remove(other)
+            self.seats.pop(other, None)
 
     def _give_back(self, consumer: str, keep: Collection[Batch] = ()) -> None:
         """Give back what is in flight to the consumer, but for ``keep``, in as many turns as it takes."""
@@ -266,6 +277,9 @@ class GroupDelivery:
         self._polled.note(consumer, consumer.since_ms)
         self._table.came(consumer)
         self.consumers.append(consumer)
+        if consumer.topics:
+            self.seats[consumer] = None
+            self._note_bytes()
         self._stir()
         if not consumer.polls:
             self._missing.discard(consumer.name)
@@ -294,6 +308,7 @@ class GroupDelivery:
         broken stream's leases go on, for it may come back."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
+            self.seats.pop(consumer, None)
             self._used_ms = self._context.time.now_ms()
             self._polled.note(consumer, self._used_ms)
             self._table.left(consumer, self._in_flight())
@@ -326,6 +341,7 @@ class GroupDelivery:
             self._timer.cancel()
         ends = [partial(consumer.end, refusal) for consumer in self.consumers]
         self.consumers.clear()
+        self.seats.clear()
         self._end_some([*ends, *self.settlement.ends()])
 
     def _end_some(self, ends: list[Callable[[], None]]) -> None:
@@ -390,6 +406,7 @@ class GroupDelivery:
         try:
             with self._context.holds.by("delivery"):
                 self._pump()
+                self._note_bytes()
             self._context.turn.spend(1 / TURN_PUMPS_MAX + len(self.consumers) / TURN_CONSUMERS_MAX)
         except UnitsDamaged as damage:
             self._context.fail(damage)
@@ -426,7 +443,7 @@ class GroupDelivery:
             due = self._rate.within(feed.due(now_ms), now_ms)
             share = -(-due // max(1, sum(1 for c in self.consumers if self._wants(c)))) if due else 0
             while due and turn.left > 0 and not feed.awaits_disk and (consumer := self._next_consumer()):
-                most = min(share, consumer.credit, self._context.config.delivery.batch_messages_max)
+                most = min(share, self._wants(consumer), self._context.config.delivery.batch_messages_max)
                 opened = len(hours)
                 most = feed.within(min(most, due), hours, opened + math.ceil(turn.left * TURN_HOURS_MAX))
                 turn.spend((len(hours) - opened) / TURN_HOURS_MAX)
@@ -483,7 +500,7 @@ class GroupDelivery:
             until_ms = now_ms + consumer.lease_ms
             lease = feed.lease(batch.units["offset"], consumer.name, until_ms, batch.size_bytes)
             self._add_lease(feed, lease)
-            consumer.credit -= len(batch.units)
+            consumer.use(len(batch.units), batch.size_bytes)
             self._rate.take(len(batch.units))
             stamp = consumer_pb.DispatchStamp(
                 node=self._context.config.node,
@@ -508,8 +525,17 @@ class GroupDelivery:
         return None
 
     def _wants(self, consumer: Consumer) -> int:
-        in_flight_bytes = sum(feed.in_flight.record_bytes(consumer.name) for feed in self.feeds.values())
-        return 0 if in_flight_bytes >= consumer.in_hand_bytes_max else consumer.wants()
+        wants = consumer.wants(self._bytes_in_hand(consumer.name))
+        self._bytes_kept |= consumer.bytes_kept
+        return wants
+
+    def _bytes_in_hand(self, consumer: str) -> float:
+        return sum(feed.in_flight.record_bytes(consumer) for feed in self.feeds.values())
+
+    def next_due_ms(self) -> int | None:
+        """Return when the first of what waits is due; None where nothing does."""
+        dues = [due_ms for feed in self.feeds.values() if (due_ms := feed.next_due_ms()) is not None]
+        return min(dues, default=None)
 
     def standing(self, now_ms: int) -> Standing:
         """Return what consumers it has, and what keeps all of it from them."""

@@ -11,7 +11,7 @@ from tarry.node.config import Token
 from tarry.node.edge.grpc_types import CallContext
 from tarry.proto import bearer_token
 from tarry.proto.reasons import Reason
-from tarry.proto.topic_patterns import matches
+from tarry.proto.topic_patterns import matches, overlap
 from tarry.replication.state_machine.refusal import Refusal
 
 
@@ -60,6 +60,25 @@ class Authorizer:
             what = f"{right.value} {', '.join(refused)}"
         return None if allowed else Refusal(Reason.PERMISSION_DENIED, f"this token may not {what}")
 
+    def may_consume(self, context: CallContext) -> Callable[[str], bool]:
+        """Return which topics the caller may consume."""
+        if not self.on:
+            return lambda topic: True
+        token = self._token(context.invocation_metadata())
+        patterns = token.consume if token is not None else ()
+        return _having(patterns)
+
+    def pattern_refusal(self, context: CallContext, asked: Iterable[str]) -> Refusal | None:
+        """Return which patterns have no topic, be it one to come, that the caller may consume."""
+        if not self.on:
+            return None
+        token = self._token(context.invocation_metadata())
+        allowed = token.consume if token is not None else ()
+        none = [one for one in asked if not any(overlap(one, pattern) for pattern in allowed)]
+        if not none:
+            return None
+        return Refusal(Reason.PERMISSION_DENIED, f"this token may consume no topic of {', '.join(none)}")
+
     def name(self, context: CallContext) -> str:
         """Return the name of the caller's token; empty where there are none."""
         token = self._token(context.invocation_metadata())
@@ -78,7 +97,7 @@ class Authorizer:
         if not self.on or (token is not None and token.operate):
             return lambda topic: True
         patterns = (*token.produce, *token.consume) if token is not None else ()
-        return lambda topic: any(matches(pattern, topic) for pattern in patterns)
+        return _having(patterns)
 
     def renew(self, tokens: Mapping[str, Token]) -> Callable[[Any], bool]:
         """Take other tokens; return, of a call's metadata, whether the caller may do less than before."""
@@ -102,6 +121,10 @@ def _find(tokens: Mapping[str, Token], metadata: Any) -> Token | None:
         if hmac.compare_digest(secret.encode(), given):
             found = token
     return found
+
+
+def _having(patterns: Iterable[str]) -> Callable[[str], bool]:
+    return lambda topic: any(matches(pattern, topic) for pattern in patterns)
 
 
 def _within(one: Token, other: Token) -> bool:

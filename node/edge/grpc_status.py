@@ -45,6 +45,7 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.TOPIC_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.TOO_MANY_QUEUES: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.TOO_MANY_GROUPS: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Reason.TOO_MANY_TOPICS: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.TOO_MANY_PRODUCERS: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.DISK_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.NOT_AUDITED: grpc.StatusCode.RESOURCE_EXHAUSTED,

@@ -16,6 +16,8 @@ OVERHEAD_BYTES: Final = 64 << 10
 """Of names, and what else there is few of; of most requests that is all."""
 OFFSET_BYTES: Final = 9
 """Of an offset in a column that is not packed."""
+TOPIC_BYTES: Final = 64
+"""Of a topic's name beside its characters, and of what is resumed of its two queues beside the offsets."""
 FILTER_TAG_BYTES: Final = 128
 """Of a tag to filter by; fewer may be longer."""
 NUMBER_BYTES: Final = 11
@@ -39,6 +41,8 @@ def of_clients(limits: Limits) -> Callable[[str], int]:
     """Return the bound of each method that clients call, by its path."""
     batch = limits.batch_bytes_max
     offsets = OFFSET_BYTES * limits.offsets_max
+    topic_bytes = limits.topic_chars_max + limits.group_chars_max + TOPIC_BYTES
+    topics = topic_bytes * limits.subscribed_topics_max
     more = {
         "Schedule": limits.body_bytes_max + limits.record_overhead_bytes_max,
         "ScheduleBatch": batch,
@@ -46,8 +50,8 @@ def of_clients(limits: Limits) -> Callable[[str], int]:
         "Reschedule": (ID_BYTES + 3 * NUMBER_BYTES) * limits.reschedule_ids_max,
         "Update": limits.body_bytes_max + limits.record_overhead_bytes_max,
         "Cancel": ID_BYTES * limits.cancel_ids_max,
-        "Consume": offsets,
-        "Receive": FILTER_TAG_BYTES * limits.filter_tags_max,
+        "Consume": offsets + topics,
+        "Receive": FILTER_TAG_BYTES * limits.filter_tags_max + topics,
         "Ack": offsets,
         "Nack": offsets,
         "Extend": offsets,

@@ -172,6 +172,7 @@ class Leadership:
             for topic, group in moved:
                 self.delivery.moved(topic, group)
             self.delivery.released(changed)
+            self.delivery.note_queues()
         if self._dispatcher is not None:
             self._dispatcher.inserted()
         if self._seed is not None:

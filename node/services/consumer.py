@@ -15,9 +15,10 @@ import numpy as np
 
 from tarry.node.assembly import Core
 from tarry.node.delivery.consumer import Consumer
+from tarry.node.delivery.delivery import Delivery
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.in_flight import Batch
-from tarry.node.delivery.offset_pieces import PIECE_OFFSETS, Pieces
+from tarry.node.delivery.offset_pieces import PIECE_OFFSETS, Pieces, column
 from tarry.node.delivery.settlement import Offsets, Settlement, Stale
 from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.field_count import fields, more_fields
@@ -27,7 +28,8 @@ from tarry.node.edge.grpc_types import CallContext, ServiceHandler, parse
 from tarry.node.edge.intake_turns import IntakeTurns
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.edge.request_bytes import OVERHEAD_BYTES
-from tarry.node.services.subscriptions import Subscriptions
+from tarry.node.services.many_topics import TopicsFollowed
+from tarry.node.services.subscriptions import Subscriptions, subscribed
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
@@ -53,11 +55,34 @@ BREAK_NOTICE_S: Final = 0.05
 
 
 @dataclass(slots=True)
-class _Session:
-    """One stream, subscribed."""
+class _OneTopic:
+    """What a stream with one topic asks of it; ``TopicsFollowed`` is that of several."""
 
     group: GroupDelivery
     consumer: Consumer
+    subscriptions: Subscriptions
+
+    def group_of(self, queue: int) -> GroupDelivery | Refusal | None:
+        return self.group
+
+    def give(self) -> None:
+        self.group.pump()
+
+    def caught_up(self) -> None:
+        self.group.pump_soon()
+
+    async def leave(self, *, clean: bool) -> None:
+        self.group.leave(self.consumer, clean=clean)
+        if clean:
+            await self.subscriptions.left(self.group)
+
+
+@dataclass(slots=True)
+class _Session:
+    """One stream, subscribed."""
+
+    consumer: Consumer
+    topics: _OneTopic | TopicsFollowed
 
 
 _LEFT: Final = Refusal(Reason.SHUTTING_DOWN, "the consumer has left")
@@ -70,13 +95,15 @@ class ConsumerService:
     def __init__(
         self, core: Core, authorizer: Authorizer, calls: LeaderCalls, is_node: IsNode = lambda _: False
     ) -> None:
-        self._config, self._leadership, self._holds = core.config, core.leadership, core.holds
+        self._core, self._config = core, core.config
+        self._leadership, self._holds = core.leadership, core.holds
         self._is_node = is_node
         self._subscriptions = Subscriptions(core, authorizer)
         self._calls = calls
         self._pieces = Pieces()
         self._requests = IntakeTurns()
         self._streams = IntakeTurns()
+        self._received = 0  # calls with several topics: each begins with another one
 
     def handlers(self) -> ServiceHandler:
         """Return the service's handlers for a grpc.aio server."""
@@ -101,18 +128,18 @@ class ConsumerService:
         if isinstance(session, Refusal):
             await abort(context, session)
         reader = asyncio.ensure_future(self._read(requests, session))
+        follower = asyncio.ensure_future(self._follow(session))
         try:
             while (response := await session.consumer.next_response()) is not None:
                 if session.consumer.caught_up():
-                    session.group.pump_soon()  # while this one is written
+                    session.topics.caught_up()  # while this one is written
                 yield response
             await self._streams.enter(1 / STREAMS)
         finally:
             reader.cancel()
+            follower.cancel()
             ended = session.consumer.ended
-            session.group.leave(session.consumer, clean=ended is _LEFT)
-        if ended is _LEFT:
-            await self._subscriptions.left(session.group)
+            await session.topics.leave(clean=ended is _LEFT)
         if ended is _BROKEN:
             try:
                 await reader  # its error ends the call
@@ -130,12 +157,21 @@ class ConsumerService:
             return Refusal(Reason.TOO_MANY_STREAMS, text, retry_ms=5_000)
         raw = await anext(aiter(requests), None)
         await self._streams.enter(1 / STREAMS)
-        request = _parsed(raw) if raw is not None else None
+        topics_max = self._config.limits.subscribed_topics_max
+        request = _parsed(raw, topics_max) if raw is not None else None
         if isinstance(request, Refusal):
             return request
         if request is None or request.WhichOneof("request") != "subscribe":
             return Refusal(Reason.SUBSCRIBE_FIRST, "the first request of a stream is its subscribe")
         subscribe = request.subscribe
+        consumer = self._consumer(subscribe, context)
+        if isinstance(consumer, Refusal):
+            return consumer
+        if subscribe.topics:
+            return await self._open_several(subscribe, consumer, delivery, context)
+        return await self._open_one(subscribe, consumer, delivery)
+
+    def _consumer(self, subscribe: pb.Subscribe, context: CallContext) -> Consumer | Refusal:
         name = subscribe.consumer or f"c-{uuid.uuid4().hex[:12]}"
         if subscribe.broadcast:
             subscribe.group = f"{subscribe.group}~{name}"
@@ -148,32 +184,70 @@ class ConsumerService:
         consumer.streams, consumer.address = True, self._address(context)
         consumer.temporary = subscribe.temporary or (subscribe.broadcast and not subscribe.consumer)
         consumer.in_hand_bytes_max = subscribe.in_hand_bytes_max or consumer.in_hand_bytes_max
+        return consumer
+
+    async def _open_one(
+        self, subscribe: pb.Subscribe, consumer: Consumer, delivery: Delivery
+    ) -> _Session | Refusal:
         group = await self._subscriptions.group(consumer, subscribe.start)
         if isinstance(group, Refusal):
             return group
         resumed: dict[int, list[Batch]] = {}
         for held in subscribe.holding:
-            kept = await self._each(held.offset, partial(group.resume, consumer, held.queue))
-            resumed.setdefault(held.queue, []).extend(batch for batch in kept if batch)
+            resumed.setdefault(held.queue, []).extend(await self._resume(consumer, group, held))
         if self._leadership.delivery is not delivery or group.settlement.ended:  # over meanwhile
             return self._leadership.not_leader()
         if subscribe.holding and (refusal := group.differs(consumer)):
             return refusal
         group.join(consumer, list(chain.from_iterable(resumed.values())))
-        subscribed = log_pb.SubscribedColumns(
-            consumer=consumer.name,
-            lease_ms=consumer.lease_ms,
-            node=self._config.node,
-            term=delivery.term,
-            resumed=[
-                log_pb.HoldingColumns(queue=queue, offset=b"".join(map(_resumed, batches)))
-                for queue, batches in resumed.items()
-                if batches
-            ],
-        )
-        consumer.send(log_pb.ConsumedColumns(subscribed=subscribed).SerializeToString())
+        consumer.send(subscribed(consumer.name, consumer.lease_ms, self._config.node, delivery.term, resumed))
         group.pump()
-        return _Session(group, consumer)
+        return _Session(consumer, _OneTopic(group, consumer, self._subscriptions))
+
+    async def _resume(self, consumer: Consumer, group: GroupDelivery, held: pb.Holding) -> list[Batch]:
+        kept = await self._each(held.offset, partial(group.resume, consumer, held.queue))
+        return [batch for batch in kept if batch]
+
+    async def _open_several(
+        self, subscribe: pb.Subscribe, consumer: Consumer, delivery: Delivery, context: CallContext
+    ) -> _Session | Refusal:
+        topics = self._topics(subscribe, consumer, delivery, context)
+        delivery.several.add(topics.many)
+        refused: Refusal | None = _BROKEN  # where an error ends this
+        try:
+            resumed = await topics.open(subscribe.holding, self._resume)
+            if isinstance(resumed, Refusal):
+                refused = resumed
+                return resumed
+            consumer.send(topics.subscribed(resumed))
+            refused = await topics.join(resumed)
+        finally:
+            if refused is not None:
+                await topics.leave(clean=False)
+        return refused or _Session(consumer, topics)
+
+    def _topics(
+        self,
+        request: pb.Subscribe | pb.ReceiveRequest,
+        consumer: Consumer,
+        delivery: Delivery,
+        context: CallContext,
+    ) -> TopicsFollowed:
+        choice = self._subscriptions.choice(context, request.topics)
+        turns = self._streams
+        return TopicsFollowed(
+            self._core, self._subscriptions, turns, delivery, consumer, choice, request.start
+        )
+
+    async def _follow(self, session: _Session) -> None:
+        """Join topics as they come, where the stream has several."""
+        if isinstance(session.topics, _OneTopic):
+            return
+        try:
+            refusal = await self._holds.steps("Consume", session.topics.follow())
+        except UnitsDamaged as damage:
+            refusal = self._calls.damaged(damage)
+        session.consumer.end(refusal)
 
     async def _read(self, requests: AsyncIterator[bytes], session: _Session) -> None:
         """Take the consumer's requests until it leaves; a bad one ends the stream."""
@@ -201,7 +275,7 @@ class ConsumerService:
                 settled = request.nack
             case "extend":
                 extend = request.extend
-                stale = await self._extend_now(extend, consumer.name, session.group)
+                stale = await self._extend_now(extend, consumer.name, session.topics.group_of(extend.queue))
                 if isinstance(stale, Refusal):
                     return stale
                 _answer(consumer, extend, stale)
@@ -212,7 +286,7 @@ class ConsumerService:
                 return Refusal(Reason.SUBSCRIBED_TWICE, "one stream subscribes once: open another stream")
             case _:
                 return Refusal(Reason.REQUEST_EMPTY, "the request holds nothing that this version knows")
-        pending = await self._settling(settled, consumer.name, session.group)
+        pending = await self._settling(settled, consumer.name, session.topics.group_of(settled.queue))
         if isinstance(pending, Refusal):
             return pending
         if settled.request:
@@ -226,17 +300,20 @@ class ConsumerService:
         if session.consumer.credit + messages > most:
             return Refusal(Reason.CREDIT_INVALID, f"the credit would be more than {most}")
         session.consumer.credit += messages
-        session.group.pump()
+        session.topics.give()
         return None
 
     async def _extend_now(
-        self, extend: pb.Extend | pb.ExtendRequest, consumer: str, group: GroupDelivery
+        self, extend: pb.Extend | pb.ExtendRequest, consumer: str, group: GroupDelivery | Refusal | None
     ) -> Offsets | Refusal:
+        """Return the offsets that are not the consumer's; all where the group is gone."""
         refusal = self._subscriptions.check_lease(extend.lease_ms or 0) or self._subscriptions.check_offsets(
             len(extend.offset)
         )
         if refusal is not None:
             return refusal
+        if group is None or isinstance(group, Refusal):
+            return column(extend.offset) if group is None else group
         lease_ms = extend.lease_ms or group.lease_ms
 
         def extended(offsets: Offsets) -> Offsets | Refusal:
@@ -245,11 +322,21 @@ class ConsumerService:
         return _joined(await self._each(extend.offset, extended))
 
     async def _settling(
-        self, settled: pb.Ack | pb.AckRequest | pb.Nack | pb.NackRequest, consumer: str, group: GroupDelivery
+        self,
+        settled: pb.Ack | pb.AckRequest | pb.Nack | pb.NackRequest,
+        consumer: str,
+        group: GroupDelivery | Refusal | None,
     ) -> Stale | Refusal:
+        """Return what was not the consumer's, once that is known; all where the group is gone."""
         refusal = self._subscriptions.check_offsets(len(settled.offset))
         if refusal is not None:
             return refusal
+        if group is None:
+            stale: Stale = asyncio.get_running_loop().create_future()
+            stale.set_result(column(settled.offset))
+            return stale
+        if isinstance(group, Refusal):
+            return group
         settle = partial(_settling, settled, consumer, group.settlement)
         pending = await self._each(settled.offset, settle)
         if isinstance(pending[0], Refusal) or len(pending) == 1:
@@ -282,6 +369,8 @@ class ConsumerService:
         if not request.consumer:
             return Refusal(Reason.CONSUMER_INVALID, "name the consumer: its acks must name it too")
         consumer = self._subscriptions.consumer(request, request.consumer, request.messages_max or 1)
+        if request.topics:
+            return await self._receive_several(request, consumer, context)
         group = await self._subscriptions.group(consumer, request.start)
         if isinstance(group, Refusal):
             return group
@@ -295,10 +384,30 @@ class ConsumerService:
             pass
         finally:
             group.leave(consumer, clean=False)
-        if consumer.ended is not None:
-            return consumer.ended
-        deliveries = [log_pb.ConsumedColumns.FromString(r).deliveries for r in consumer.take_all()]
-        return log_pb.ReceivedColumns(deliveries=deliveries).SerializeToString()
+        return consumer.ended or _received(consumer)
+
+    async def _receive_several(
+        self, request: pb.ReceiveRequest, consumer: Consumer, context: CallContext
+    ) -> Answer:
+        delivery = self._leadership.delivery
+        if delivery is None:
+            return self._leadership.not_leader()
+        consumer.polls, consumer.address = True, self._address(context)
+        topics = self._topics(request, consumer, delivery, context)
+        delivery.several.add(topics.many)
+        try:
+            resumed = await topics.open((), self._resume)
+            self._received += 1
+            refusal = resumed if isinstance(resumed, Refusal) else await topics.attach(self._received)
+            if refusal is not None:
+                return refusal
+            async with asyncio.timeout(max(request.wait_ms, DISK_WAIT_MS * topics.awaits_disk) / 1000):
+                await consumer.readable()
+        except TimeoutError:
+            pass
+        finally:
+            await topics.leave(clean=False)
+        return consumer.ended or _received(consumer)
 
     async def _settle(self, request: pb.AckRequest | pb.NackRequest, context: CallContext) -> Answer:
         group = self._subscriptions.known(context, request)
@@ -316,12 +425,21 @@ class ConsumerService:
         return stale if isinstance(stale, Refusal) else await _answered(stale)
 
 
-def _parsed(raw: bytes) -> pb.ConsumeRequest | Refusal:
-    """Return the request, unless it has so many fields that parsing it would take long."""
+def _received(consumer: Consumer) -> bytes:
+    deliveries = [log_pb.ConsumedColumns.FromString(r).deliveries for r in consumer.take_all()]
+    return log_pb.ReceivedColumns(deliveries=deliveries).SerializeToString()
+
+
+def _parsed(raw: bytes, topics_max: int = 0) -> pb.ConsumeRequest | Refusal:
+    """Return the request, unless it has so many fields that parsing it would take long.
+
+    One that subscribes may have more: each of so many topics, and what is resumed of its two queues.
+    """
     if len(raw) > OVERHEAD_BYTES:
-        parts = [raw, *(part for number, part in islice(fields(raw), FIELDS_MAX) if number == SUBSCRIBE)]
-        if any(more_fields(part, FIELDS_MAX) for part in parts):
-            text = f"a part of the request has more than {FIELDS_MAX} fields: pack its offsets, name fewer"
+        most = FIELDS_MAX + 3 * topics_max
+        parts = [part for number, part in islice(fields(raw), FIELDS_MAX) if number == SUBSCRIBE]
+        if more_fields(raw, FIELDS_MAX) or any(more_fields(part, most) for part in parts):
+            text = f"a part of the request has more than {most} fields: pack its offsets, name fewer"
             return Refusal(Reason.TOO_MANY_OFFSETS, text)
     return parse(pb.ConsumeRequest, raw)
 
@@ -356,10 +474,6 @@ def _answer(consumer: Consumer, settled: pb.Ack | pb.Nack | pb.Extend, stale: Of
 async def _answered(stale: Offsets) -> bytes:
     await asyncio.sleep(0)  # half a million have just been joined
     return log_pb.AckResponseColumns(stale=_column(stale)).SerializeToString()
-
-
-def _resumed(batch: Batch) -> bytes:
-    return _column(batch.offsets)
 
 
 def _column(offsets: Offsets) -> bytes:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 from tarry.node.assembly import Core
 from tarry.node.delivery.consumer import Consumer
 from tarry.node.delivery.group import GroupDelivery
+from tarry.node.delivery.in_flight import Batch
 from tarry.node.delivery.policy import policy_of
 from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_types import CallContext
 from tarry.node.edge.leader_calls import refusal_of
 from tarry.node.edge.names import check_group, check_name, check_topic, no_more_queues, unknown_topic
+from tarry.node.services.topic_choice import TopicChoice, check_topics, is_pattern
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
@@ -42,8 +44,13 @@ class Subscriptions:
         """Return why the request will not do."""
         limits = self._config.limits
         group = request.group.rpartition("~")[0] if broadcast else request.group
+        names = [one for one in request.topics if not is_pattern(one)] if request.topics else [request.topic]
         return (
-            check_topic(request.topic, limits)
+            (
+                check_topics(request.topics, request.topic, limits)
+                if request.topics
+                else check_topic(request.topic, limits)
+            )
             or check_group(group, limits)
             or (
                 check_name(request.consumer, NAME_CHARS_MAX, Reason.CONSUMER_INVALID, "consumer")
@@ -54,8 +61,13 @@ class Subscriptions:
             or self._check_holding(request)
             or self.check_lease(request.lease_ms)
             or self._check_filter(request.tags)
-            or self._authorizer.refusal(context, Right.CONSUME, [request.topic])
+            or self._authorizer.refusal(context, Right.CONSUME, names)
+            or self._authorizer.pattern_refusal(context, filter(is_pattern, request.topics))
         )
+
+    def choice(self, context: CallContext, topics: Sequence[str]) -> TopicChoice:
+        """Return which topics a caller has by these names and patterns."""
+        return TopicChoice(topics, self._authorizer.may_consume(context))
 
     def _check_credit(self, request: pb.Subscribe | pb.ReceiveRequest) -> Refusal | None:
         most = self._config.limits.credit_max
@@ -75,8 +87,10 @@ class Subscriptions:
     def _check_holding(self, request: pb.Subscribe | pb.ReceiveRequest) -> Refusal | None:
         if isinstance(request, pb.ReceiveRequest):
             return None
-        if len(request.holding) > QUEUES_HELD_MAX:
-            text = f"holding names {len(request.holding)} queues: a group has two"
+        several = 4 * self._config.limits.subscribed_topics_max if request.topics else 0
+        queues_max = max(QUEUES_HELD_MAX, several)
+        if len(request.holding) > queues_max:
+            text = f"holding names {len(request.holding)} queues: a group of a topic has two"
             return Refusal(Reason.TOO_MANY_OFFSETS, text)
         return self.check_offsets(sum(len(held.offset) for held in request.holding))
 
@@ -117,6 +131,7 @@ class Subscriptions:
             credit=credit,
             tags=frozenset(request.tags),
             in_hand_bytes_max=self._config.delivery.in_hand_bytes_max,
+            topics=tuple(request.topics),
         )
 
     async def group(self, consumer: Consumer, start: pb.GroupStart) -> GroupDelivery | Refusal:
@@ -192,3 +207,22 @@ class Subscriptions:
             text = f"group {request.group!r} has never received from topic {request.topic!r}"
             return Refusal(Reason.GROUP_UNKNOWN, text)
         return delivery.group(request.topic, request.group, queue.queue, retries.queue)
+
+
+def subscribed(
+    consumer: str, lease_ms: int, node: str, term: int, resumed: Mapping[int, Sequence[Batch]]
+) -> bytes:
+    """Return the response that tells a consumer its lease, and what of it goes on, by queue."""
+    holding = [
+        log_pb.HoldingColumns(queue=queue, offset=b"".join(map(_resumed, batches)))
+        for queue, batches in resumed.items()
+        if batches
+    ]
+    told = log_pb.SubscribedColumns(
+        consumer=consumer, lease_ms=lease_ms, node=node, term=term, resumed=holding
+    )
+    return log_pb.ConsumedColumns(subscribed=told).SerializeToString()
+
+
+def _resumed(batch: Batch) -> bytes:
+    return batch.offsets.astype("<u8", copy=False).tobytes()

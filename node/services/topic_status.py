@@ -148,7 +148,7 @@ class TopicStatuses:
             retrying=retry.units - done.floor - len(done.acked),
             consumers=len(at_leader.consumers) if at_leader else 0,
             in_hand=sum(feed.in_flight_messages for feed in at_leader.feeds.values()) if at_leader else 0,
-            credit=sum(consumer.credit for consumer in at_leader.consumers) if at_leader else 0,
+            credit=sum(consumer.free_credit for consumer in at_leader.consumers) if at_leader else 0,
             backing_off=self._machine.wheel.pending_of(retry.queue),
             held_bytes=retention.bytes.from_offset(queue.queue, main.floor)
             + retention.bytes.from_offset(retry.queue, done.floor)

@@ -212,7 +212,7 @@ CALLS = (
     Mutant(
         "a_resumption_names_any_number_of_queues",
         "one request holds up the event loop",
-        "if len(request.holding) > QUEUES_HELD_MAX:",
+        "if len(request.holding) > queues_max:",
         "if False:",
         (
             "tests/node/delivery/test_many_offsets.py::test_what_a_consumer_holds_is_of_few_queues_and_its_offsets_count_together",

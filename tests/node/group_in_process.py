@@ -159,6 +159,7 @@ class Group:
         for topic, group in self.machine.queues.take_moved():
             self.delivery.moved(topic, group)
         self.delivery.released(self.machine.queues.take_changed())
+        self.delivery.note_queues()
 
     async def settle(self) -> None:
         """Let everything run that is ready; take in what consumers were sent."""
