@@ -118,13 +118,16 @@ class Client:
         self._opened.add(producer)
         return producer
 
-    def consumer(self, topic: str, group: str, **options: Unpack[ConsumerOptions]) -> Consumer:
-        """Return a new consumer; ``with`` (``async with``) subscribes it."""
+    def consumer(self, topic: str = "", group: str = "", **options: Unpack[ConsumerOptions]) -> Consumer:
+        """Return a new consumer of a topic, or of ``topics``; ``with`` (``async with``) subscribes it.
+
+        Raises InvalidSubscription.
+        """
         consumer = Consumer(self._cluster(), topic, group, on_closed=self._opened.discard, **options)
         self._opened.add(consumer)
         return consumer
 
-    def puller(self, topic: str, group: str, **options: Unpack[PullerOptions]) -> Puller:
+    def puller(self, topic: str = "", group: str = "", **options: Unpack[PullerOptions]) -> Puller:
         """Return a consumer that takes messages call by call."""
         return Puller(self._cluster(), topic, group, **options)
 

@@ -80,11 +80,14 @@ class Client:
         """Return a new producer, with an id of its own."""
         return Producer(self._made(self._client.producer), self._thread, self.settings)
 
-    def consumer(self, topic: str, group: str, **options: Unpack[ConsumerOptions]) -> Consumer:
-        """Return a new consumer; ``with`` (``async with``) subscribes it."""
+    def consumer(self, topic: str = "", group: str = "", **options: Unpack[ConsumerOptions]) -> Consumer:
+        """Return a new consumer of a topic, or of ``topics``; ``with`` (``async with``) subscribes it.
+
+        Raises InvalidSubscription.
+        """
         return Consumer(self._made(partial(self._client.consumer, topic, group, **options)), self._thread)
 
-    def puller(self, topic: str, group: str, **options: Unpack[PullerOptions]) -> Puller:
+    def puller(self, topic: str = "", group: str = "", **options: Unpack[PullerOptions]) -> Puller:
         """Return a consumer that takes messages call by call."""
         return Puller(self._made(partial(self._client.puller, topic, group, **options)), self._thread)
 

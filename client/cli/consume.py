@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 from rich.text import Text
@@ -29,7 +29,9 @@ Lease: TypeAlias = Annotated[
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(help="What to receive.")],
+    topics: Annotated[
+        list[str], typer.Argument(metavar="TOPIC...", help="What to receive; a pattern ends in *.")
+    ],
     group: Annotated[
         str,
         typer.Option(
@@ -55,16 +57,19 @@ def consume(
     *,
     cluster: OnCluster,
 ) -> None:
-    """Print messages of a topic as they fall due, one a line, until Ctrl-C.
+    """Print messages of a topic, or of several, as they fall due, one a line, until Ctrl-C.
 
-    Each is acknowledged once it is printed. A failover is ridden out.
+    Each is acknowledged once it is printed. A failover is ridden out. A pattern, such as 'orders.*', has the
+    topics that come later, too; dead-letter topics only where it begins with dlq.
     """
+    one = topics[0] if len(topics) == 1 and not topics[0].endswith("*") else ""
 
     async def work(client: Client) -> None:
         wanted = credit if most is None else min(credit, most)
         async with client.consumer(
-            topic,
+            one,
             group or f"console-{uuid.uuid4().hex[:12]}",
+            topics=() if one else topics,
             tags=tag or (),
             credit=wanted,
             lease_ms=lease_ms,
@@ -72,7 +77,8 @@ def consume(
             start=start,
             temporary=not group,
         ) as consumer:
-            printed = await _print_all(consumer, cluster.output, most, timeout_ms, acknowledge=not keep)
+            shown = Shown(cluster.output, topic=not one)
+            printed = await _print_all(consumer, shown, most, timeout_ms, acknowledge=not keep)
         if cluster.output is Output.TABLE:
             words().print(
                 f"{printed:,} messages" + (f", {consumer.reconnects} reconnects" * bool(consumer.reconnects))
@@ -84,8 +90,16 @@ def consume(
         raise typer.Exit(0) from None
 
 
+class Shown(NamedTuple):
+    """Form in which deliveries are printed."""
+
+    output: Output
+    topic: bool
+    """Of which topic each is, where a person reads."""
+
+
 async def _print_all(
-    consumer: Consumer, output: Output, most: int | None, timeout_ms: int | None, *, acknowledge: bool
+    consumer: Consumer, shown: Shown, most: int | None, timeout_ms: int | None, *, acknowledge: bool
 ) -> int:
     printed = 0
     timeout_s = None if timeout_ms is None else timeout_ms / 1_000
@@ -94,7 +108,7 @@ async def _print_all(
             message = await asyncio.wait_for(anext(consumer), timeout_s)
         except (TimeoutError, StopAsyncIteration):
             break
-        print_message(message, output)
+        print_message(message, shown.output, f"{message.topic}  " if shown.topic else "")
         printed += 1
         if acknowledge:
             message.ack_soon()
@@ -142,7 +156,7 @@ Name: TypeAlias = Annotated[
 
 async def receive(
     client: Client,
-    topic: Topic,
+    topic: Annotated[str, typer.Argument(help="The topic, or a pattern of several, which ends in *.")],
     group: Group = "console",
     name: Name = "console",
     most: Annotated[int, typer.Option("--max", min=1, help="At most so many messages.")] = 1,
@@ -156,12 +170,14 @@ async def receive(
 ) -> None:
     """Receive due messages, one a line, under a lease: ack them before it ends.
 
-    Each line begins with the QUEUE:OFFSET that ack, nack and extend ask for.
+    Each line begins with the QUEUE:OFFSET that ack, nack and extend ask for, behind the topic, which they ask
+    for as well, where a pattern has several.
     """
     puller = client.puller(topic, group, name=name, tags=tag or (), lease_ms=lease_ms)
     messages = await puller.receive(most, wait_ms=wait_ms)
     for message in messages:
-        print_message(message, cluster.output, f"{message.queue}:{message.offset}  ")
+        ahead = "" if puller.topic else f"{message.topic}  "
+        print_message(message, cluster.output, f"{ahead}{message.queue}:{message.offset}  ")
     if cluster.output is Output.TABLE:
         words().print(f"{len(messages):,} messages")
 

@@ -62,7 +62,8 @@ def _show(topic: str, group: GroupDescription, output: Output) -> None:
 
 
 CONSUMER_COLUMNS = (
-    "consumer", "address", "by", "connected", "since", "credit", "in_hand", "first_lease_ends", "tags"
+    "consumer", "address", "by", "connected", "since", "credit", "in_hand", "first_lease_ends", "tags",
+    "topics",
 )  # fmt: skip
 
 
@@ -72,6 +73,7 @@ def _print_consumers(group: GroupDescription) -> None:
         {
             **fields_of(consumer, "consumer", "address", "connected", "credit", "in_hand"),
             "tags": list(consumer.tags_shown),
+            "topics": list(consumer.topics_shown),
             "by": "calls" if consumer.polls else "stream" if consumer.since_ms else "",
             "since": time_text(consumer.since_ms) if consumer.since_ms else "",
             "first_lease_ends": time_text(consumer.lease_end_ms) if consumer.lease_end_ms else "",

@@ -12,12 +12,14 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Final, TypeVar
 
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.consumers.buffer import Buffer
 from tarry.client.consumers.message import Message, MessageBatch, Spans, View
 from tarry.client.consumers.subscription import Subscription, followed
+from tarry.client.consumers.topic_names import named
 from tarry.client.consumers.unsettled import AckOutcome, FailedAcks, Unsettled, Verdict
 from tarry.client.errors import Closed, InvalidSubscription
 from tarry.client.integers import UINT64_MAX, whole
@@ -70,6 +72,7 @@ class Consumer:
         topic: str,
         group: str,
         *,
+        topics: Iterable[str] = (),
         tags: Iterable[str] = (),
         credit: int = 1_000,
         lease_ms: int = 0,
@@ -87,7 +90,12 @@ class Consumer:
         bytes_max = whole(
             "in_hand_bytes_max", in_hand_bytes_max, InvalidSubscription, Reason.CREDIT_INVALID, UINT64_MAX
         )
-        self.topic = topic
+        names = named(topic, topics)
+        self.topic = names.get("topic", "")
+        """Its one topic; empty: it has several, and each message says of which it is."""
+        self.topics = tuple(names.get("topics", ()))
+        self._topic_of: dict[int, str] = {}
+        """Topics of the queues of which it was given something, where it has several."""
         self.group = group
         self.name = name or f"consumer-{uuid.uuid4().hex[:16]}"
         self.received = 0
@@ -118,7 +126,7 @@ class Consumer:
         self._closed = False
         self._ended = asyncio.Event()
         subscribe = consumer_pb.Subscribe(
-            topic=topic,
+            **names,
             group=group,
             consumer=self.name,
             lease_ms=lease_ms,
@@ -128,7 +136,10 @@ class Consumer:
             temporary=(broadcast and not name) if temporary is None else temporary,
             in_hand_bytes_max=bytes_max,
         )
-        self._subscription = Subscription(nodes, self._unsettled, subscribe, self._receive, self._fail)
+        self._shorter = asyncio.Event()
+        self._subscription = Subscription(
+            nodes, self._unsettled, subscribe, self._receive, self._fail, self._shorter.set
+        )
 
     @property
     def in_hand(self) -> int:
@@ -265,6 +276,8 @@ class Consumer:
             self._drop_repeats(batch, self._repeats)
         else:
             self._unsettled.received(batch.queue, batch.offsets)
+        if self.topics:
+            self._topic_of[batch.queue] = batch.topic
         if len(batch):
             self.received += len(batch)
             self._buffer.put(batch)
@@ -311,7 +324,11 @@ class Consumer:
         """Extend the leases of messages that wait here once a quarter of them is over."""
         while True:
             lease_s = self.lease_ms / 1_000
-            await asyncio.sleep(lease_s / 8)
+            self._shorter.clear()
+            with suppress(TimeoutError):  # one that has become shorter is over before that
+                async with asyncio.timeout(lease_s / 8):
+                    await self._shorter.wait()
+            lease_s = self.lease_ms / 1_000
             now_s = time.monotonic()
             for buffer in self.waiting:
                 for queue, offsets in buffer.renew(now_s - lease_s / 4, now_s):
@@ -327,7 +344,8 @@ class Consumer:
 
     def _tell_failed(self, queue: int, outcome: AckOutcome) -> None:
         offsets = tuple(self._failed.pop((queue, outcome)))
-        self._on_ack_failed(FailedAcks(self.topic, queue, offsets, outcome))
+        topic = self.topic or self._topic_of.get(queue, "")
+        self._on_ack_failed(FailedAcks(topic, queue, offsets, outcome))
 
     def _fail(self, error: BaseException) -> None:
         self._error = error

@@ -10,8 +10,10 @@ from tarry.client.start_position import Start
 
 
 class PullerOptions(TypedDict, total=False):
-    """Name, filter, lease and beginning of a consumer that takes messages call by call."""
+    """Topics, name, filter, lease and beginning of a consumer that takes messages call by call."""
 
+    topics: Iterable[str]
+    """Instead of a topic: names, and patterns as ``orders.*``, which have what comes later as well."""
     name: str
     """Stable over reconnects, unique in the group; whoever settles must have the name of who received."""
     tags: Iterable[str]

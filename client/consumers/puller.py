@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.consumers.message import Columns, View
+from tarry.client.consumers.topic_names import named
 from tarry.client.consumers.unsettled import AckOutcome, Verdict
 from tarry.client.errors import InvalidSubscription
 from tarry.client.integers import UINT64_MAX, whole
@@ -40,12 +41,15 @@ class Puller:
         topic: str,
         group: str,
         *,
+        topics: Iterable[str] = (),
         name: str = "",
         tags: Iterable[str] = (),
         lease_ms: int = 0,
         start: Start | None = None,
     ) -> None:
-        self.topic = topic
+        self._names = named(topic, topics)
+        self.topic = self._names.get("topic", "")
+        """Its one topic; empty: it has several, and each message says of which it is."""
         self.group = group
         self.name = name or f"puller-{uuid.uuid4().hex[:16]}"
         self._calls = Calls(nodes)
@@ -68,7 +72,7 @@ class Puller:
         """
         wait_ms = whole("wait_ms", wait_ms, InvalidSubscription, Reason.RECEIVE_INVALID)
         request = consumer_pb.ReceiveRequest(
-            topic=self.topic,
+            **self._names,
             group=self.group,
             consumer=self.name,
             messages_max=whole(
@@ -90,7 +94,9 @@ class Puller:
         received_ms = int(time.time() * 1_000)
         batches = [Columns(deliveries, received_ms, self._spans) for deliveries in answer.deliveries]
         if self._spans is not None and batches:
-            self._spans.received(self.topic, batches, began_ns)
+            for topic in dict.fromkeys(batch.topic for batch in batches):
+                of_topic = [batch for batch in batches if batch.topic == topic]
+                self._spans.received(topic, of_topic, began_ns)
         return [View(batch, n, offset) for batch in batches for n, offset in enumerate(batch.offsets)]
 
     async def ack(self, messages: Sequence[View]) -> list[AckOutcome]:
@@ -105,10 +111,13 @@ class Puller:
         """Keep them for ``lease_ms`` from now on; return whether each still was in hand."""
         return await self._settle(messages, Verdict.extending(0, lease_ms))
 
-    async def settle(self, verdict: Verdict, offsets: Sequence[int]) -> list[AckOutcome]:
-        """Give a verdict on what an earlier run received, by its queue and offsets."""
+    async def settle(self, verdict: Verdict, offsets: Sequence[int], topic: str = "") -> list[AckOutcome]:
+        """Give a verdict on what an earlier run received, by its queue and offsets.
+
+        A puller of several topics names theirs.
+        """
         named: dict[str, Any] = {
-            "topic": self.topic,
+            "topic": topic or self.topic,
             "group": self.group,
             "consumer": self.name,
             "queue": whole("queue", verdict.queue, InvalidSubscription, Reason.QUEUE_UNKNOWN),
@@ -133,8 +142,8 @@ class Puller:
 
     async def _settle(self, messages: Sequence[View], verdict: Verdict) -> list[AckOutcome]:
         outcomes: dict[tuple[int, int], AckOutcome] = {}
-        for queue in {message.queue for message in messages}:
+        for topic, queue in {(message.topic, message.queue) for message in messages}:
             offsets = [message.offset for message in messages if message.queue == queue]
-            answers = await self.settle(verdict._replace(queue=queue), offsets)
+            answers = await self.settle(verdict._replace(queue=queue), offsets, topic)
             outcomes.update(zip(((queue, offset) for offset in offsets), answers, strict=True))
         return [outcomes[message.queue, message.offset] for message in messages]

@@ -22,6 +22,8 @@ Stream = aio.StreamStreamCall[consumer_pb.ConsumeRequest, consumer_pb.ConsumeRes
 EOF: Final[Any] = aio.EOF  # type: ignore[attr-defined]
 SUBSCRIBE_MS: Final = 2_000
 """Time limit for a node's answer to Subscribe."""
+SUBSCRIBE_SEVERAL_MS: Final = 10_000
+"""The same of several topics: the group of each may have to be made."""
 
 
 class Subscription:
@@ -34,6 +36,7 @@ class Subscription:
         subscribe: consumer_pb.Subscribe,
         on_deliveries: Callable[[consumer_pb.Deliveries], None],
         on_failed: Callable[[BaseException], None],
+        on_shorter_lease: Callable[[], None] = lambda: None,
     ) -> None:
         self.opened = 0
         """Times that a node took the subscription."""
@@ -44,6 +47,8 @@ class Subscription:
         self._subscribe = subscribe
         self._on_deliveries = on_deliveries
         self._on_failed = on_failed
+        self._on_shorter_lease = on_shorter_lease
+        self._subscribe_ms = SUBSCRIBE_SEVERAL_MS if subscribe.topics else SUBSCRIBE_MS
         self._stream: Stream | None = None
         self._address = ""
         self._term = 0
@@ -167,7 +172,7 @@ class Subscription:
             subscribe.CopyFrom(self._subscribe)
             subscribe.credit = self._unsettled.credit_to_start()
             subscribe.holding.extend(self._unsettled.holding())
-            async with asyncio.timeout(SUBSCRIBE_MS / 1_000):
+            async with asyncio.timeout(self._subscribe_ms / 1_000):
                 await self._begin(stream, subscribe)
             response: Any
             while (response := await stream.read()) is not EOF:
@@ -192,7 +197,9 @@ class Subscription:
             raise Unavailable(Reason.NOT_LEADER, f"{self._address} did not take the subscription")
         subscribed = response.subscribed
         self._heard = time.monotonic()
-        self._term, self.lease_ms = subscribed.term, subscribed.lease_ms
+        self._term = subscribed.term
+        self._take_lease(subscribed.lease_ms)
+        self._begin_where_it_was()
         resumed = {holding.queue: frozenset(holding.offset) for holding in subscribed.resumed}
         self._unsettled.subscribed(resumed)
         self.opened += 1
@@ -212,9 +219,24 @@ class Subscription:
             if not self._unsettled.has_unanswered:
                 self._settled.set()
         elif kind == "subscribed":
-            self.lease_ms = response.subscribed.lease_ms
+            self._take_lease(response.subscribed.lease_ms)
         if self._unsettled.owes_credit:
             self.wake()
+
+    def _take_lease(self, lease_ms: int) -> None:
+        shorter, self.lease_ms = lease_ms < self.lease_ms, lease_ms
+        if shorter:
+            self._on_shorter_lease()
+
+    def _begin_where_it_was(self) -> None:
+        """Have topics that come while no stream is open begin where a stream would have had them."""
+        subscribe = self._subscribe
+        latest = subscribe.start.at == consumer_pb.START_AT_LATEST
+        if subscribe.broadcast and subscribe.start.at == consumer_pb.START_AT_UNSPECIFIED:
+            latest = True
+        if subscribe.topics and latest:
+            subscribe.start.at = consumer_pb.START_AT_TIME
+            subscribe.start.time_ms = int(time.time() * 1_000)
 
     async def _write(self) -> None:
         while True:

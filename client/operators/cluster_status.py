@@ -117,12 +117,21 @@ class Consumer(Part):
     """It asks for messages with any of these, the first 16; none: for all."""
     tags_left_out: int = 0
     """How many more of them there are."""
+    topics: tuple[str, ...] = ()
+    """Names and patterns of its stream or call, the first 16; none: it has this topic alone."""
+    topics_left_out: int = 0
 
     @property
     def tags_shown(self) -> tuple[str, ...]:
         """Its tags, and how many more there are, to be shown."""
         more = (f"and {self.tags_left_out:,} more",) if self.tags_left_out else ()
         return (*self.tags, *more)
+
+    @property
+    def topics_shown(self) -> tuple[str, ...]:
+        """Its names and patterns, where its stream has several topics, and how many more, to be shown."""
+        more = (f"and {self.topics_left_out:,} more",) if self.topics_left_out else ()
+        return (*self.topics, *more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ BREAK_NOTICE_S: Final = 0.05
 
 @dataclass(slots=True)
 class _OneTopic:
-    """What a stream with one topic asks of it; ``TopicsFollowed`` is that of several."""
+    """Side of a stream towards its one topic; ``TopicsFollowed`` is that of several."""
 
     group: GroupDelivery
     consumer: Consumer

@@ -374,7 +374,7 @@ class GroupStandIn:
         records = columns.pop("records", [b"\x22" + bytes([len(str(o))]) + str(o).encode() for o in offsets])
         deliveries = consumer_pb.Deliveries(
             queue=queue,
-            topic="orders",
+            topic=columns.pop("topic", "orders"),
             offset=offsets,
             hour=[1] * len(offsets),
             global_index=offsets,
