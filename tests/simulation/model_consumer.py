@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -40,19 +41,25 @@ class ModelConsumer:
         thinks_s: float = 0.05,
         extends: float = 0.0,
         credit: int = 50,
+        topics: Sequence[str] = (),
     ) -> None:
-        """`nacks`, `forgets`, `extends`: shares of the deliveries; a group `name~consumer` is broadcast."""
+        """`topics`: several, instead of one.
+
+        `nacks`, `forgets`, `extends`: shares of the deliveries; a group `name~consumer` is broadcast.
+        """
         self._world = world
         self._rng = random.Random(world.rng.random())
         self.name = name
         self.group = group
         self._topic = topic
+        self._topics = topics
         self._nacks = nacks
         self._forgets = forgets
         self._extends = extends
         self.thinks_s = thinks_s
         self.unsettled = Unsettled(credit)
-        self._labels: dict[tuple[int, int], bytes] = {}
+        self._labels: dict[tuple[int, int], tuple[str, bytes]] = {}
+        """Topic and label of what it was given."""
         self._requests: Requests | None = None
 
     async def run(self) -> None:
@@ -79,6 +86,7 @@ class ModelConsumer:
         requests: Requests = asyncio.Queue()
         subscribe = pb.Subscribe(
             topic=self._topic,
+            topics=self._topics,
             group=self.group.partition("~")[0],
             broadcast="~" in self.group,
             start=pb.GroupStart(at=pb.START_AT_EARLIEST),
@@ -122,11 +130,11 @@ class ModelConsumer:
             )
             record = Record.FromString(batch.records[n])
             label = record.body
-            if self._topic.startswith(DEAD_LETTERS):  # a message of its own, perhaps one of several
+            if batch.topic.startswith(DEAD_LETTERS):  # a message of its own, perhaps one of several
                 label = b"%s at %d" % (label, batch.offset[n])
-            self._labels[batch.queue, batch.offset[n]] = label
+            self._labels[batch.queue, batch.offset[n]] = batch.topic, label
             message = (batch.hour[n], batch.global_index[n])
-            group = f"{self._topic}/{self.group}"
+            group = f"{batch.topic}/{self.group}"
             delay_ms = batch.delay_ms
             due_ms = batch.due_ms[n] - delay_ms
             world.ledger.delivered(group, label, message, due_ms, world.true_ms(), given, delay_ms)
@@ -150,7 +158,8 @@ class ModelConsumer:
         if self.unsettled.holds(verdict.queue, offset):
             waiter: asyncio.Future[AckOutcome] = asyncio.get_running_loop().create_future()
             if not verdict.nack:
-                place = (f"{self._topic}/{self.group}", self._labels[verdict.queue, offset])
+                topic, label = self._labels[verdict.queue, offset]
+                place = (f"{topic}/{self.group}", label)
                 waiter.add_done_callback(partial(self._answered, place))
             self.unsettled.settle(verdict, offset, waiter)
         self._flush()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import structlog
 
+from tarry.node.delivery import many_topics
 from tarry.node.leader import pending_pages
 from tarry.node.recovery import thinning
 from tarry.node.services import bulk_cancel
@@ -40,6 +41,7 @@ def small_parts() -> Iterator[None]:
     constants = (
         (far_log, "SEGMENT_UNITS", 512), (far_log, "_CLEANED_MIN", 16), (placement, "_FULL_UNITS", 8),
         (thinning, "GAIN_BYTES_MIN", 0), (bulk_cancel, "CHOSEN_MAX", 3), (pending_pages, "PAGE_UNITS", 100),
+        (many_topics, "QUANTUM_MESSAGES", 3),
     )  # fmt: skip
     before = [getattr(module, name) for module, name, _ in constants]
     for module, name, value in constants:

@@ -60,6 +60,10 @@ DRAINED_MS = 30_000
 """Far longer than what is not scheduled far."""
 COLD_SHARES = (0.01, 0.05, 0.3)
 """Of reads, how many find that what they want is not cached."""
+SEVERAL = ("a*", "b")
+"""Topics of a consumer of several, in their group g1."""
+SEVERAL_SHARE = 0.5
+"""Of the worlds, how many have one."""
 BROADCAST = "all~bc"
 """The group of a broadcast consumer: the name that it shares with others, and its own."""
 
@@ -104,6 +108,10 @@ class WholeWorld(World):
         self.cold = random.Random(f"cold {seed}")
         self.cold_share = self.cold.choice(COLD_SHARES)
         """Probability that a read of a record or of a block of a queue finds it not cached."""
+        self.several = {"a", "b"} <= groups.keys() and random.Random(
+            f"several {seed}"
+        ).random() < SEVERAL_SHARE
+        """Whether a consumer has several topics, beside those that have one of them."""
         self.cuts: set[tuple[str, str]] = set()
         """(client, node) that do not reach one another."""
         self._base_ms = 500_000 * HOUR_MS - rng.randrange(20_000)  # an hour may begin in the middle
@@ -241,6 +249,8 @@ class WholeWorld(World):
                     made.append(ModelPuller(self, name, topic, group))
                     continue
                 made.append(ModelConsumer(self, name, topic, group, **TEMPERS[temper]))
+        if self.several:
+            made.append(ModelConsumer(self, "several-g1", "", "g1", topics=SEVERAL, credit=20))
         if SHAPED in self.groups:
             made += [ModelConsumer(self, f"{topic}-m", topic, "m") for topic in DEAD_LETTERS]
         return made

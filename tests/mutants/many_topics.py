@@ -1,0 +1,105 @@
+"""Mutants of streams with several topics, and of bytes in hand and leases, on which such streams rest."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+SEATS = "tests/node/delivery/test_many_topics.py"
+SERVICE = "tests/node/services/test_many_topics.py"
+RIGHTS = "tests/node/services/test_topic_choice.py"
+
+MUTANTS = (
+    Mutant(
+        "a_topic_goes_ahead_of_those_that_wait",
+        "a topic with a backlog starves the others of its stream",
+        "bool(self._round or self._next) and seat is not self._served",
+        "False",
+        (f"{SEATS}::test_a_backlog_waits_its_turn_behind_topics_with_few_messages",),
+    ),
+    Mutant(
+        "a_turn_of_a_topic_has_no_end",
+        "a topic with a backlog starves the others of its stream",
+        "            wants = min(wants, self._quantum)\n",
+        "            pass\n",
+        (f"{SEATS}::test_two_backlogs_have_as_much_of_a_large_credit",),
+    ),
+    Mutant(
+        "credit_counts_for_each_topic",
+        "a consumer is sent more than it has asked for",
+        "        self.stream.credit -= messages\n        seat.in_hand_bytes",
+        "        seat.in_hand_bytes",
+        (f"{SEATS}::test_whatever_comes_credit_and_bytes_hold_and_each_message_is_given_once",),
+    ),
+    Mutant(
+        "a_round_has_no_order",
+        "of several topics the message that was due last goes first",
+        "sorted(self._next, key=_due_ms)",
+        "self._next[::-1]",
+        (f"{SEATS}::test_a_topic_whose_message_was_due_first_has_the_first_turn_of_a_round",),
+    ),
+    Mutant(
+        "who_waits_for_bytes_waits_for_ever",
+        "a consumer with all bytes in hand gets nothing more of its other topics",
+        "        if freed > 0 and self.stream.bytes_kept:\n            self.serve_soon()\n",
+        "",
+        (f"{SEATS}::test_an_ack_of_one_topic_lets_another_go_on_that_waits_for_bytes",),
+    ),
+    Mutant(
+        "bytes_that_an_ack_frees_wake_nobody",
+        "a consumer with all bytes in hand gets nothing more",
+        "            self._bytes_kept = False\n            self._wake_in(0)  # once for all that is settled in this turn\n",
+        "            self._bytes_kept = False\n",
+        ("tests/node/delivery/test_bytes_in_hand.py",),
+    ),
+    Mutant(
+        "a_topic_that_is_gone_ends_the_stream",
+        "who deletes one topic ends the consumers of all",
+        "if refusal.reason is Reason.GROUP_UNKNOWN:\n            self.many.forget(self)",
+        "if False:\n            self.many.forget(self)",
+        (f"{SERVICE}::test_a_topic_that_is_deleted_is_left_and_the_others_go_on",),
+    ),
+    Mutant(
+        "topics_that_come_later_are_not_noticed",
+        "a pattern has only what there was at its beginning",
+        "            self.delivery.note_queues()\n",
+        "",
+        (f"{SERVICE}::test_a_pattern_has_the_topics_that_there_are_and_those_that_come",),
+    ),
+    Mutant(
+        "patterns_have_dead_letters",
+        "a consumer of all topics consumes what was given up as dead",
+        "prefixes = self._letters if topic.startswith(DEAD_LETTERS) else self._prefixes",
+        "prefixes = self._prefixes",
+        (f"{SERVICE}::test_no_dead_letter_topic_has_a_pattern_that_does_not_begin_as_they_do",),
+    ),
+    Mutant(
+        "a_pattern_has_what_the_token_may_not_consume",
+        "a tenant gets the messages of others",
+        "return topic.startswith(prefixes) and self._may(topic)",
+        "return topic.startswith(prefixes)",
+        (RIGHTS,),
+    ),
+    Mutant(
+        "the_old_stream_replaces_the_new_one",
+        "a consumer that came back is thrown out by its own stream of before",
+        "        if late and (refusal := self._replaced(seat)) is not None:\n            return refusal\n",
+        "",
+        (f"{SERVICE}::test_who_connects_again_replaces_the_stream_of_its_name",),
+    ),
+    Mutant(
+        "topics_of_a_stream_have_no_bound",
+        "one stream opens the groups of all topics",
+        "        if count > self._limits.subscribed_topics_max:\n            return too_many(count, self._limits)\n        for start",
+        "        for start",
+        (f"{SERVICE}::test_more_topics_than_the_limit_are_refused_whether_they_are_there_or_come",),
+    ),
+    Mutant(
+        "a_shorter_lease_wakes_nobody",
+        "messages that wait in a client are delivered to others as well",
+        "        if shorter:\n            self._on_shorter_lease()\n",
+        "",
+        (
+            "tests/client/consumers/test_several_topics.py::test_a_lease_that_becomes_shorter_is_extended_in_time",
+        ),
+    ),
+)
