@@ -29,6 +29,7 @@ from tarry.replication.state_machine.levels import HIGHEST
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tests.cluster.floods import floods
 from tests.cluster.limit_play import LIMITS, PATIENCE_S, TINY, Play, hours_from, ids_of
+from tests.cluster.streams import Consuming
 from tests.cluster.wire import refusal
 
 MOST: Final = LIMITS.batch_messages_max
@@ -213,6 +214,30 @@ def a_subscribe_that_names_as_much_as_it_may(play: Play) -> None:
     requests = [consumer_pb.ConsumeRequest(subscribe=subscribe)]
     first = next(play.node.consumer.Consume(iter(requests), timeout=PATIENCE_S))
     assert first.HasField("subscribed")
+
+
+@row("ConsumerService/Consume", "ConsumerService/Receive")
+def as_many_topics_as_one_stream_may_have(play: Play) -> None:
+    count, prefix = LIMITS.subscribed_topics_max, play.name(20)
+    topics = [f"{prefix}{number}".ljust(LIMITS.topic_chars_max, "n") for number in range(count)]
+    play.schedule(topics, [TINY] * count, topic=range(count), delay_ms=[0] * count)
+    names = {"topics": [f"{prefix}*"], "group": GROUP, "consumer": CONSUMER}
+    stream = Consuming(play.node)
+    subscribe = consumer_pb.Subscribe(**names, credit=count)
+    stream.send(consumer_pb.ConsumeRequest(subscribe=subscribe))
+    given: dict[int, int] = {}
+    while len(given) < count:
+        response = stream.next()
+        if response.HasField("deliveries"):
+            given[response.deliveries.queue] = response.deliveries.offset[0]
+    stream.responses.cancel()
+    holding = [consumer_pb.Holding(queue=queue, offset=[offset]) for queue, offset in given.items()]
+    subscribe = consumer_pb.Subscribe(**{**names, "topics": topics}, credit=1, holding=holding)
+    requests = [consumer_pb.ConsumeRequest(subscribe=subscribe)]
+    first = next(play.node.consumer.Consume(iter(requests), timeout=PATIENCE_S))
+    assert len(first.subscribed.resumed) == count
+    receive = consumer_pb.ReceiveRequest(**names, messages_max=count)
+    play.node.consumer.Receive(receive, timeout=PATIENCE_S)
 
 
 @row("ConsumerService/Consume")

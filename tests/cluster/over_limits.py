@@ -102,6 +102,8 @@ def _consumers() -> Iterator[Over]:
     split, within = "split the request", f"to {DELIVERY.lease_ms_max}"
     tags = [f"{number}" for number in range(LIMITS.filter_tags_max + 1)]
     many_tags = f"more than {LIMITS.filter_tags_max}"
+    topics = [f"t{number}*" for number in range(LIMITS.subscribed_topics_max + 1)]
+    many_topics = f"more than {LIMITS.subscribed_topics_max}"
     path = "ConsumerService/Receive"
     receives: dict[str, tuple[dict[str, Any], str, str]] = {
         "messages": ({"messages_max": DELIVERY.batch_messages_max + 1}, "RECEIVE_INVALID", "at most"),
@@ -110,6 +112,7 @@ def _consumers() -> Iterator[Over]:
         "a group": ({"group": GROUP}, "GROUP_INVALID", "more than"),
         "a lease": (lease, "LEASE_INVALID", within),
         "tags": ({"tags": tags}, "TOO_MANY_TAGS", many_tags),
+        "topics": ({"topic": "", "topics": topics}, "TOO_MANY_TOPICS", many_topics),
     }
     for what, (given, reason, says) in receives.items():
         yield _over(path, what, consumer_pb.ReceiveRequest(**{**NAMES, **given}), reason, says)
@@ -118,9 +121,10 @@ def _consumers() -> Iterator[Over]:
     subscribes: dict[str, tuple[dict[str, Any], str, str]] = {
         "credit": ({"credit": LIMITS.credit_max + 1}, "CREDIT_INVALID", "ask for less"),
         "offsets": ({"holding": [consumer_pb.Holding(offset=OFFSETS)]}, "TOO_MANY_OFFSETS", split),
-        "queues": ({"holding": holding}, "TOO_MANY_OFFSETS", "a group has two"),
+        "queues": ({"holding": holding}, "TOO_MANY_OFFSETS", "a topic has two"),
         "a lease": (lease, "LEASE_INVALID", within),
         "tags": ({"tags": tags}, "TOO_MANY_TAGS", many_tags),
+        "topics": ({"topic": "", "topics": topics}, "TOO_MANY_TOPICS", many_topics),
     }
     for what, (given, reason, says) in subscribes.items():
         subscribe = consumer_pb.Subscribe(**{**NAMES, "credit": 1, **given})

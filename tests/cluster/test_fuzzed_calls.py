@@ -82,12 +82,24 @@ VALID: dict[str, list[Message]] = {
     ],
     "ProducerService/Update": [producer_pb.UpdateRequest(id=str(MessageId(0, 498_611, 0)), body=b"b")],
     "ProducerService/Get": [producer_pb.GetRequest(id=str(MessageId(0, 498_611, 0)))],
-    "ConsumerService/Receive": [consumer_pb.ReceiveRequest(**GROUP, messages_max=9, wait_ms=20)],
+    "ConsumerService/Receive": [
+        consumer_pb.ReceiveRequest(**GROUP, messages_max=9, wait_ms=20),
+        consumer_pb.ReceiveRequest(topics=["t*"], group="g", consumer="several", messages_max=9),
+    ],
     "ConsumerService/Ack": [consumer_pb.AckRequest(**GROUP, offset=[0, 1])],
     "ConsumerService/Nack": [consumer_pb.NackRequest(**GROUP, offset=[0, 1], delay_ms=0)],
     "ConsumerService/Extend": [consumer_pb.ExtendRequest(**GROUP, offset=[0, 1], lease_ms=1_000)],
     "ConsumerService/Consume": [
         SUBSCRIBE,
+        consumer_pb.ConsumeRequest(
+            subscribe=consumer_pb.Subscribe(
+                topics=["t*", "u"],
+                group="g",
+                consumer="several",
+                credit=9,
+                holding=[consumer_pb.Holding(queue=0, offset=[0]), consumer_pb.Holding(queue=9, offset=[1])],
+            )
+        ),
         consumer_pb.ConsumeRequest(credit=consumer_pb.Credit(messages=1)),
         consumer_pb.ConsumeRequest(ack=consumer_pb.Ack(request=1, offset=[0])),
         consumer_pb.ConsumeRequest(nack=consumer_pb.Nack(request=2, offset=[1], delay_ms=0)),

@@ -14,7 +14,7 @@ MUTANTS = (
         "a topic with a backlog starves the others of its stream",
         "bool(self._round or self._next) and seat is not self._served",
         "False",
-        (f"{SEATS}::test_a_backlog_waits_its_turn_behind_topics_with_few_messages",),
+        (f"{SEATS}::test_a_topic_that_is_looked_at_while_others_wait_waits_behind_them",),
     ),
     Mutant(
         "a_turn_of_a_topic_has_no_end",
