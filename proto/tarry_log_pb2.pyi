@@ -1,6 +1,7 @@
 from tarry.proto import tarry_consumer_pb2 as _tarry_consumer_pb2
 from tarry.proto import tarry_message_pb2 as _tarry_message_pb2
 from tarry.proto import tarry_operator_pb2 as _tarry_operator_pb2
+from tarry.proto import tarry_recurring_pb2 as _tarry_recurring_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -10,11 +11,24 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class RecurringChange(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RECURRING_CHANGE_UNSPECIFIED: _ClassVar[RecurringChange]
+    RECURRING_CHANGE_PUT: _ClassVar[RecurringChange]
+    RECURRING_CHANGE_DELETE: _ClassVar[RecurringChange]
+    RECURRING_CHANGE_PAUSE: _ClassVar[RecurringChange]
+    RECURRING_CHANGE_RESUME: _ClassVar[RecurringChange]
+
 class GroupLife(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     GROUP_LIFE_UNSPECIFIED: _ClassVar[GroupLife]
     GROUP_LIFE_EXPIRES: _ClassVar[GroupLife]
     GROUP_LIFE_TEMPORARY: _ClassVar[GroupLife]
+RECURRING_CHANGE_UNSPECIFIED: RecurringChange
+RECURRING_CHANGE_PUT: RecurringChange
+RECURRING_CHANGE_DELETE: RecurringChange
+RECURRING_CHANGE_PAUSE: RecurringChange
+RECURRING_CHANGE_RESUME: RecurringChange
 GROUP_LIFE_UNSPECIFIED: GroupLife
 GROUP_LIFE_EXPIRES: GroupLife
 GROUP_LIFE_TEMPORARY: GroupLife
@@ -449,6 +463,64 @@ class CancelReleasedCommand(_message.Message):
     now_ms: int
     def __init__(self, queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., had_by: _Optional[_Iterable[str]] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
+class RecurringCommand(_message.Message):
+    __slots__ = ("name", "change", "spec", "tag_mask", "lane", "paused", "if_revision", "schedules_max", "bytes_max", "now_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    TAG_MASK_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    IF_REVISION_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULES_MAX_FIELD_NUMBER: _ClassVar[int]
+    BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    change: RecurringChange
+    spec: bytes
+    tag_mask: int
+    lane: int
+    paused: bool
+    if_revision: int
+    schedules_max: int
+    bytes_max: int
+    now_ms: int
+    def __init__(self, name: _Optional[str] = ..., change: _Optional[_Union[RecurringChange, str]] = ..., spec: _Optional[bytes] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., paused: _Optional[bool] = ..., if_revision: _Optional[int] = ..., schedules_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
+class FireCommand(_message.Message):
+    __slots__ = ("plans", "now_ms")
+    PLANS_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    plans: _containers.RepeatedCompositeFieldContainer[SchedulePlan]
+    now_ms: int
+    def __init__(self, plans: _Optional[_Iterable[_Union[SchedulePlan, _Mapping]]] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
+class SchedulePlan(_message.Message):
+    __slots__ = ("number", "changes", "fires", "decided_ms", "next_ms")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    FIRES_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_MS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_MS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    changes: int
+    fires: _containers.RepeatedCompositeFieldContainer[PlannedFire]
+    decided_ms: int
+    next_ms: int
+    def __init__(self, number: _Optional[int] = ..., changes: _Optional[int] = ..., fires: _Optional[_Iterable[_Union[PlannedFire, _Mapping]]] = ..., decided_ms: _Optional[int] = ..., next_ms: _Optional[int] = ...) -> None: ...
+
+class PlannedFire(_message.Message):
+    __slots__ = ("outcome", "fire_ms", "due_ms", "fires")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    FIRE_MS_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    FIRES_FIELD_NUMBER: _ClassVar[int]
+    outcome: _tarry_recurring_pb2.FireOutcome
+    fire_ms: int
+    due_ms: int
+    fires: int
+    def __init__(self, outcome: _Optional[_Union[_tarry_recurring_pb2.FireOutcome, str]] = ..., fire_ms: _Optional[int] = ..., due_ms: _Optional[int] = ..., fires: _Optional[int] = ...) -> None: ...
+
 class SubscribeCommand(_message.Message):
     __slots__ = ("topic", "group", "start", "now_ms", "life", "expiry_ms", "asked")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -512,7 +584,7 @@ class Lease(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., offset: _Optional[bytes] = ..., until_ms: _Optional[bytes] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version", "queue_proofs", "group_uses", "cancelled", "cluster", "keys_generation")
+    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version", "queue_proofs", "group_uses", "cancelled", "cluster", "keys_generation", "recurring", "recurring_number")
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     APPLIED_TERM_FIELD_NUMBER: _ClassVar[int]
     WHEEL_FIELD_NUMBER: _ClassVar[int]
@@ -526,6 +598,8 @@ class Checkpoint(_message.Message):
     CANCELLED_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     KEYS_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    RECURRING_FIELD_NUMBER: _ClassVar[int]
+    RECURRING_NUMBER_FIELD_NUMBER: _ClassVar[int]
     applied_index: int
     applied_term: int
     wheel: bytes
@@ -539,7 +613,81 @@ class Checkpoint(_message.Message):
     cancelled: _containers.RepeatedCompositeFieldContainer[CancelledOffsets]
     cluster: ClusterCheckpoint
     keys_generation: int
-    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ..., cancelled: _Optional[_Iterable[_Union[CancelledOffsets, _Mapping]]] = ..., cluster: _Optional[_Union[ClusterCheckpoint, _Mapping]] = ..., keys_generation: _Optional[int] = ...) -> None: ...
+    recurring: _containers.RepeatedScalarFieldContainer[bytes]
+    recurring_number: int
+    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ..., cancelled: _Optional[_Iterable[_Union[CancelledOffsets, _Mapping]]] = ..., cluster: _Optional[_Union[ClusterCheckpoint, _Mapping]] = ..., keys_generation: _Optional[int] = ..., recurring: _Optional[_Iterable[bytes]] = ..., recurring_number: _Optional[int] = ...) -> None: ...
+
+class RecurringCheckpoint(_message.Message):
+    __slots__ = ("number", "name", "spec", "tag_mask", "lane", "revision", "changes", "paused", "created_ms", "changed_ms", "decided_ms", "next_ms", "waiting_ms", "fired_ms", "fired_before_ms", "decided_before_ms", "fired", "triggered", "skipped", "missed", "history", "has_last", "last_hour", "last_index", "last_due_ms")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    TAG_MASK_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_MS_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_MS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_MS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_MS_FIELD_NUMBER: _ClassVar[int]
+    FIRED_MS_FIELD_NUMBER: _ClassVar[int]
+    FIRED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    FIRED_FIELD_NUMBER: _ClassVar[int]
+    TRIGGERED_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    MISSED_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
+    HAS_LAST_FIELD_NUMBER: _ClassVar[int]
+    LAST_HOUR_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    name: str
+    spec: bytes
+    tag_mask: int
+    lane: int
+    revision: int
+    changes: int
+    paused: bool
+    created_ms: int
+    changed_ms: int
+    decided_ms: int
+    next_ms: int
+    waiting_ms: int
+    fired_ms: int
+    fired_before_ms: int
+    decided_before_ms: int
+    fired: int
+    triggered: int
+    skipped: int
+    missed: int
+    history: _containers.RepeatedCompositeFieldContainer[FireCheckpoint]
+    has_last: bool
+    last_hour: int
+    last_index: int
+    last_due_ms: int
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., spec: _Optional[bytes] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., revision: _Optional[int] = ..., changes: _Optional[int] = ..., paused: _Optional[bool] = ..., created_ms: _Optional[int] = ..., changed_ms: _Optional[int] = ..., decided_ms: _Optional[int] = ..., next_ms: _Optional[int] = ..., waiting_ms: _Optional[int] = ..., fired_ms: _Optional[int] = ..., fired_before_ms: _Optional[int] = ..., decided_before_ms: _Optional[int] = ..., fired: _Optional[int] = ..., triggered: _Optional[int] = ..., skipped: _Optional[int] = ..., missed: _Optional[int] = ..., history: _Optional[_Iterable[_Union[FireCheckpoint, _Mapping]]] = ..., has_last: _Optional[bool] = ..., last_hour: _Optional[int] = ..., last_index: _Optional[int] = ..., last_due_ms: _Optional[int] = ...) -> None: ...
+
+class FireCheckpoint(_message.Message):
+    __slots__ = ("outcome", "fire_ms", "hour", "global_index", "due_ms", "decided_ms", "fires")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    FIRE_MS_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_MS_FIELD_NUMBER: _ClassVar[int]
+    FIRES_FIELD_NUMBER: _ClassVar[int]
+    outcome: _tarry_recurring_pb2.FireOutcome
+    fire_ms: int
+    hour: int
+    global_index: int
+    due_ms: int
+    decided_ms: int
+    fires: int
+    def __init__(self, outcome: _Optional[_Union[_tarry_recurring_pb2.FireOutcome, str]] = ..., fire_ms: _Optional[int] = ..., hour: _Optional[int] = ..., global_index: _Optional[int] = ..., due_ms: _Optional[int] = ..., decided_ms: _Optional[int] = ..., fires: _Optional[int] = ...) -> None: ...
 
 class ClusterCheckpoint(_message.Message):
     __slots__ = ("settings", "seeded")
