@@ -464,7 +464,7 @@ class CancelReleasedCommand(_message.Message):
     def __init__(self, queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., had_by: _Optional[_Iterable[str]] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class RecurringCommand(_message.Message):
-    __slots__ = ("name", "change", "spec", "tag_mask", "lane", "paused", "if_revision", "schedules_max", "bytes_max", "now_ms")
+    __slots__ = ("name", "change", "spec", "tag_mask", "lane", "paused", "if_revision", "schedules_max", "bytes_max", "now_ms", "record")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CHANGE_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -475,6 +475,7 @@ class RecurringCommand(_message.Message):
     SCHEDULES_MAX_FIELD_NUMBER: _ClassVar[int]
     BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     name: str
     change: RecurringChange
     spec: bytes
@@ -485,7 +486,8 @@ class RecurringCommand(_message.Message):
     schedules_max: int
     bytes_max: int
     now_ms: int
-    def __init__(self, name: _Optional[str] = ..., change: _Optional[_Union[RecurringChange, str]] = ..., spec: _Optional[bytes] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., paused: _Optional[bool] = ..., if_revision: _Optional[int] = ..., schedules_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
+    record: bytes
+    def __init__(self, name: _Optional[str] = ..., change: _Optional[_Union[RecurringChange, str]] = ..., spec: _Optional[bytes] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., paused: _Optional[bool] = ..., if_revision: _Optional[int] = ..., schedules_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., now_ms: _Optional[int] = ..., record: _Optional[bytes] = ...) -> None: ...
 
 class FireCommand(_message.Message):
     __slots__ = ("plans", "now_ms")
@@ -618,7 +620,7 @@ class Checkpoint(_message.Message):
     def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ..., cancelled: _Optional[_Iterable[_Union[CancelledOffsets, _Mapping]]] = ..., cluster: _Optional[_Union[ClusterCheckpoint, _Mapping]] = ..., keys_generation: _Optional[int] = ..., recurring: _Optional[_Iterable[bytes]] = ..., recurring_number: _Optional[int] = ...) -> None: ...
 
 class RecurringCheckpoint(_message.Message):
-    __slots__ = ("number", "name", "spec", "tag_mask", "lane", "revision", "changes", "paused", "created_ms", "changed_ms", "decided_ms", "next_ms", "waiting_ms", "fired_ms", "fired_before_ms", "decided_before_ms", "fired", "triggered", "skipped", "missed", "history", "has_last", "last_hour", "last_index", "last_due_ms")
+    __slots__ = ("number", "name", "spec", "tag_mask", "lane", "revision", "changes", "paused", "created_ms", "changed_ms", "decided_ms", "next_ms", "waiting_ms", "fired_ms", "fired_before_ms", "record", "fired", "triggered", "skipped", "missed", "history", "has_last", "last_hour", "last_index", "last_due_ms")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -634,7 +636,7 @@ class RecurringCheckpoint(_message.Message):
     WAITING_MS_FIELD_NUMBER: _ClassVar[int]
     FIRED_MS_FIELD_NUMBER: _ClassVar[int]
     FIRED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
-    DECIDED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
     FIRED_FIELD_NUMBER: _ClassVar[int]
     TRIGGERED_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
@@ -659,7 +661,7 @@ class RecurringCheckpoint(_message.Message):
     waiting_ms: int
     fired_ms: int
     fired_before_ms: int
-    decided_before_ms: int
+    record: bytes
     fired: int
     triggered: int
     skipped: int
@@ -669,7 +671,7 @@ class RecurringCheckpoint(_message.Message):
     last_hour: int
     last_index: int
     last_due_ms: int
-    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., spec: _Optional[bytes] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., revision: _Optional[int] = ..., changes: _Optional[int] = ..., paused: _Optional[bool] = ..., created_ms: _Optional[int] = ..., changed_ms: _Optional[int] = ..., decided_ms: _Optional[int] = ..., next_ms: _Optional[int] = ..., waiting_ms: _Optional[int] = ..., fired_ms: _Optional[int] = ..., fired_before_ms: _Optional[int] = ..., decided_before_ms: _Optional[int] = ..., fired: _Optional[int] = ..., triggered: _Optional[int] = ..., skipped: _Optional[int] = ..., missed: _Optional[int] = ..., history: _Optional[_Iterable[_Union[FireCheckpoint, _Mapping]]] = ..., has_last: _Optional[bool] = ..., last_hour: _Optional[int] = ..., last_index: _Optional[int] = ..., last_due_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., name: _Optional[str] = ..., spec: _Optional[bytes] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., revision: _Optional[int] = ..., changes: _Optional[int] = ..., paused: _Optional[bool] = ..., created_ms: _Optional[int] = ..., changed_ms: _Optional[int] = ..., decided_ms: _Optional[int] = ..., next_ms: _Optional[int] = ..., waiting_ms: _Optional[int] = ..., fired_ms: _Optional[int] = ..., fired_before_ms: _Optional[int] = ..., record: _Optional[bytes] = ..., fired: _Optional[int] = ..., triggered: _Optional[int] = ..., skipped: _Optional[int] = ..., missed: _Optional[int] = ..., history: _Optional[_Iterable[_Union[FireCheckpoint, _Mapping]]] = ..., has_last: _Optional[bool] = ..., last_hour: _Optional[int] = ..., last_index: _Optional[int] = ..., last_due_ms: _Optional[int] = ...) -> None: ...
 
 class FireCheckpoint(_message.Message):
     __slots__ = ("outcome", "fire_ms", "hour", "global_index", "due_ms", "decided_ms", "fires")
