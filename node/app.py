@@ -50,6 +50,7 @@ from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.operator import OperatorService
 from tarry.node.services.producer import ProducerService
 from tarry.node.services.query import QueryService
+from tarry.node.services.recurring import RecurringService
 from tarry.node.services.schedule_request import KEYS_OF_MESSAGE
 from tarry.proto.bearer_token import PeerTokens
 from tarry.proto.files import make_folder
@@ -81,6 +82,7 @@ SERVICES: Final = (
     "tarry.v1.ConsumerService",
     "tarry.v1.QueryService",
     "tarry.v1.OperatorService",
+    "tarry.v1.RecurringService",
 )
 
 
@@ -260,6 +262,7 @@ class Node:
             ConsumerService(core, authorizer, calls, self._is_node),
             QueryService(core, authorizer, calls),
             OperatorService(core, authorizer, calls, self._audit),
+            RecurringService(core, authorizer, calls),
         )
         api = [service.handlers() for service in (self._producers, *others)]
         nodes = (records.handlers(), membership.handlers(), self._transport.servicer.handler())

@@ -87,6 +87,7 @@ class Core:
         self.journal = journal
         self.time = ClusterTime(clock)
         self.reload, self.audit = ReloadStatus(), AuditStatus()
+        self.run_blocking = run_blocking
         self.blocked = transport.blocked
         """Peers whose port this node cannot reach."""
         folder = StateFolder(config.data)

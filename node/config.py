@@ -111,6 +111,10 @@ class Limits(_Section):
     queues_max: Count = 20_000  # one for each topic, and for each group of one; beyond, none are made
     producers_max: Count = 100_000  # not silent for producer_silent_ms; beyond, new ones are refused
     producer_silent_ms: Annotated[int, Field(ge=1, le=YEAR_MS)] = 300_000  # 20 times a client's deadline
+    recurring_max: Count = 100_000  # schedules that recur
+    recurring_bytes_max: Count = 64 << 20  # of their names, specifications and records together
+    # a fire is decided half a second ahead: of those of one schedule one at a time
+    recurring_interval_ms_min: Annotated[int, Field(ge=1_000)] = 1_000
     disk_free_bytes_min: int = Field(default=256 << 20, ge=0)  # with less, schedules are refused
     stream_requests_max: Count = 32  # in flight on one ScheduleStream
     consumers_max: Count = 1_000  # consumer streams on one node

@@ -17,6 +17,8 @@ PACKAGES: Final = {
         "structlog",
         "pyarrow",
         "prometheus_client",
+        "cronsim",
+        "tzdata",
     ),
     "spark": ("pyspark", "pyarrow"),  # the others are asked for only by some of its commands
     "chaos": ("pysyncobj", "toxiproxy", "plotly", "jinja2"),

@@ -278,14 +278,16 @@ class DeleteTopicRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class DeleteTopicResponse(_message.Message):
-    __slots__ = ("released", "groups", "pending")
+    __slots__ = ("released", "groups", "pending", "recurring")
     RELEASED_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
+    RECURRING_FIELD_NUMBER: _ClassVar[int]
     released: int
     groups: int
     pending: int
-    def __init__(self, released: _Optional[int] = ..., groups: _Optional[int] = ..., pending: _Optional[int] = ...) -> None: ...
+    recurring: int
+    def __init__(self, released: _Optional[int] = ..., groups: _Optional[int] = ..., pending: _Optional[int] = ..., recurring: _Optional[int] = ...) -> None: ...
 
 class PurgeTopicRequest(_message.Message):
     __slots__ = ("topic", "dry_run", "cursor")

@@ -51,6 +51,7 @@ ROOMS = {
         "keys",
         "recovery",
         "delivery",
+        "recurring",
         "leader",
         "services",
         "monitoring",

@@ -21,6 +21,7 @@ FACT_BYTES_MAX: Final = 300
 
 CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.MESSAGE_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.RECURRING_UNKNOWN: grpc.StatusCode.NOT_FOUND,
     Reason.TOPIC_UNKNOWN: grpc.StatusCode.NOT_FOUND,
     Reason.GROUP_UNKNOWN: grpc.StatusCode.NOT_FOUND,
     Reason.QUEUE_UNKNOWN: grpc.StatusCode.NOT_FOUND,
@@ -47,6 +48,7 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.TOO_MANY_GROUPS: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.TOO_MANY_TOPICS: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.TOO_MANY_PRODUCERS: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Reason.TOO_MANY_RECURRING: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.DISK_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.NOT_AUDITED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.TOO_MANY_STREAMS: grpc.StatusCode.RESOURCE_EXHAUSTED,

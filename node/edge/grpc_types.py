@@ -37,7 +37,11 @@ def unknown_field(request: Message) -> Refusal | None:
     A newer client means something by it: stored unread, it would count once a newer version reads it. Then
     the request has lost it: to count fields would take some 0.6 us each, and there may be a million.
     """
-    values = (value for field, value in request.ListFields() if field.message_type is not None)
+    values = (
+        value
+        for field, value in request.ListFields()
+        if field.message_type is not None and not field.message_type.GetOptions().map_entry  # of texts alone
+    )
     messages = (one for value in values for one in ([value] if isinstance(value, Message) else value))
     if (within := next(filter(None, map(unknown_field, messages)), None)) is not None:
         return within

@@ -60,6 +60,8 @@ def of_clients(limits: Limits) -> Callable[[str], int]:
         "PurgeTopic": CURSOR_BYTES,
         "Forecast": NAMES_BYTES,
         "FindByKey": KEY_BYTES,
+        "PutRecurring": limits.body_bytes_max + limits.record_overhead_bytes_max,
+        "NextFires": limits.body_bytes_max + limits.record_overhead_bytes_max,
         "Backup": KEPT_FILE_BYTES * KEPT_FILES_MAX,
     }
     return lambda path: more.get(path.rpartition("/")[2], 0) + OVERHEAD_BYTES

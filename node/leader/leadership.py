@@ -37,6 +37,8 @@ from tarry.node.leader.upgrade import Upgrade
 from tarry.node.leader.wait import LeaderWait
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.metrics.traffic import Traffic
+from tarry.node.recurring.fires import FireCounts, Fires
+from tarry.node.recurring.settled import is_settled
 from tarry.node.repair.records import Damage
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
@@ -47,6 +49,7 @@ from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.state import WheelDamaged
 
 log = structlog.get_logger()
 
@@ -82,6 +85,8 @@ class Leadership:
         self.delivery: Delivery | None = None
         self._dispatcher: Dispatcher | None = None
         self._seed: ClusterSeed | None = None
+        self._fires: Fires | None = None
+        self.fire_counts = FireCounts()
         self.retention: Retention | None = None
         self.upgrade = Upgrade(machine, driver, time.now_ms, by_itself=config.upgrade.finish == "auto")
         self._config = config
@@ -159,6 +164,8 @@ class Leadership:
         delivery.look(now_ms)
         if self._dispatcher is not None:
             self._dispatcher.look(now_ms)
+        if self._fires is not None:
+            self._fires.look(now_ms)
         self._served = serves
 
     def applied(self) -> None:
@@ -166,6 +173,9 @@ class Leadership:
         queues = self._machine.queues
         changed: Iterable[int] = queues.take_changed()
         trimmed, moved = queues.take_trimmed(), queues.take_moved()
+        recurring = self._machine.recurring.take_changed()
+        if self._fires is not None:
+            self._fires.changed(recurring)
         if self.delivery is not None:
             for topic, group in trimmed:
                 self.delivery.trimmed(topic, group)
@@ -293,6 +303,9 @@ class Leadership:
         pending = PendingCancels(self._machine, self._driver, self._time)
         leftovers = Leftovers(self._machine, self._damage, pending, self.bulk_turn)
         tasks.spawn(self._holds.steps("left of deleted topics", leftovers.run()))
+        self._fires = Fires(self._machine, self._time, self._propose, self._is_settled, self.fire_counts)
+        tasks.spawn(self._holds.steps("recurring schedules", self._fires.run()))
+        tasks.spawn(self._holds.steps("settled fires", self._fires.ask()))
         self._seed = ClusterSeed(self._machine, self._config, self._time.now_ms, self._propose)
         tasks.spawn(self._holds.steps("cluster settings", self._seed.run()))
         tasks.spawn(self._holds.steps("settings", SettingsWatch(self._driver).run()))
@@ -315,10 +328,21 @@ class Leadership:
     def _is_open(self, topic: str, group: str) -> bool:
         return self.delivery is not None and self.delivery.find(topic, group) is not None
 
+    async def _is_settled(self, hour: int, global_index: int) -> bool:
+        """Return whether a message waits for nothing; one that cannot be looked at now counts as waiting."""
+        if self.delivery is None:
+            return False
+        try:
+            return await is_settled(self._machine, self.delivery, hour, global_index)
+        except WheelDamaged as damage:
+            self._damage.indices.report_path(damage)
+            return False
+
     def _end_delivery(self, refusal: Refusal) -> None:
         if self.delivery is not None:
             self._heard = self.known()
             delivery, self.delivery, self._dispatcher, self.retention = self.delivery, None, None, None
+            self._fires = None
             delivery.end(refusal)
 
     async def _inherit(self) -> Inherited:

@@ -1,10 +1,11 @@
 """Fires of a schedule that recurs: the times that its interval or its cron expression names.
 
     an instant ─► local time ─► next local time that matches ─► instant
-                                                                  │ the zone's offset changes before: go on there
+                      ▲                                           │
+                      └──── the zone's offset changes before ─────┘
 
-Cron expressions are matched without a zone (cronsim), and changes of daylight saving are worked out here, as
-Debian's cron has them:
+Cron expressions are matched without a zone (cronsim), and changes of daylight saving are worked out here,
+as Debian's cron has them:
 
 - A job of fixed times, whose minute and hour do not begin with ``*``, fires for each local time once: in the
   first of two equal hours, and at the end of a gap for what the gap leaves out.
@@ -42,6 +43,7 @@ NAMES: Final = {
 }
 PROBE_S: Final = 43_200
 """No zone changes its offset and changes it back within so long."""
+UTC_ZONE: Final = ZoneInfo("UTC")
 _SECOND: Final = timedelta(seconds=1)
 
 
@@ -61,7 +63,7 @@ class Timing:
     """0: a cron expression names the times."""
     counts_start: bool = True
     cron: str = ""
-    zone: ZoneInfo = ZoneInfo("UTC")
+    zone: ZoneInfo = UTC_ZONE
 
     def after(self, after_ms: int) -> int | None:
         """Return the first fire later than a time; None: there is none."""
@@ -191,7 +193,7 @@ def checked_cron(text: str) -> str:
         raise TimingInvalid(f"a cron expression has at most {CRON_CHARS_MAX} characters, all ASCII")
     expression = NAMES.get(text.strip().lower(), text)
     try:
-        CronSim(expression, datetime(2000, 1, 1))  # noqa: DTZ001 - local times have no zone here
+        CronSim(expression, datetime(2000, 1, 1))
     except (CronSimError, ValueError, AssertionError) as error:
         raise TimingInvalid(f"{text!r} is no cron expression: {error}") from error
     return expression.upper()

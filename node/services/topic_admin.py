@@ -170,7 +170,10 @@ class TopicCalls:
             done
             if isinstance(done, Refusal)
             else pb.DeleteTopicResponse(
-                released=done.count, groups=groups + done.groups, pending=pending + done.pending
+                released=done.count,
+                groups=groups + done.groups,
+                pending=pending + done.pending,
+                recurring=done.recurring,
             )
         )
 

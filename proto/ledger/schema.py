@@ -21,7 +21,8 @@ from typing import Final, Literal, TypedDict
 class Kind(StrEnum):
     """Kind of an event."""
 
-    SCHEDULED = "scheduled"  # detail DEAD_LETTER: the message is a dead letter's own
+    # detail DEAD_LETTER: the message is a dead letter's own; of a schedule's fire: see fires.py
+    SCHEDULED = "scheduled"
     RELEASED = "released"  # with a group: a retry's copy, to that group's retry queue alone
     DELIVERED = "delivered"
     ACKED = "acked"

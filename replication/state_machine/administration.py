@@ -16,6 +16,7 @@ from tarry.replication.state_machine.events import Events
 from tarry.replication.state_machine.outcomes import Changed
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import ReadyQueue
+from tarry.replication.state_machine.recurring_table import Schedules
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
 from tarry.wheel.wheel import Wheel
@@ -27,9 +28,10 @@ RESERVED: Final = "~"
 class Administration:
     """Applies operators' commands."""
 
-    def __init__(self, wheel: Wheel, queues: Queues, events: Events) -> None:
+    def __init__(self, wheel: Wheel, queues: Queues, recurring: Schedules, events: Events) -> None:
         self._wheel = wheel
         self._queues = queues
+        self._recurring = recurring
         self._events = events
 
     def apply(self, command: Message, level: int) -> Changed | Refusal:
@@ -66,7 +68,8 @@ class Administration:
         retries = (self._queues.of(queue.topic, group) for group in self._queues.groups_of(queue.queue))
         numbers = [queue.queue, *(retry.queue for retry in retries)]
         pending = self._wheel.pending_of_all(np.array(numbers, np.uint32))
-        return Changed(held, self._queues.delete_topic(command.topic), pending)
+        recurring = self._recurring.remove_topic(command.topic)
+        return Changed(held, self._queues.delete_topic(command.topic), pending, recurring)
 
     def _delete_group(self, command: log_pb.DeleteGroupCommand) -> Changed | Refusal:
         queue = self._group(command.topic, command.group)

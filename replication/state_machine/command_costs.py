@@ -42,6 +42,10 @@ RESCHEDULE_NS: Final = 500_000
 """Of a reschedule, whatever it names: ids and places are looked up, units cancelled and appended."""
 MOVE_NS: Final = 100_000
 """Of a reschedule, for each message: up to three blocks of pairs are copied (wheel/sorted_pairs.py)."""
+FIRE_NS: Final = 150_000
+"""Of a plan of one schedule: its state is read and written."""
+FIRED_NS: Final = 30_000
+"""Of each of a plan's fires."""
 RELEASE_NS: Final = 250
 TRIM_NS: Final = 2_000
 """Of a queue."""
@@ -79,6 +83,9 @@ def _more_ns(command: Message, *, copies: bool) -> int:
         case log_pb.RetryCommand():
             record_ns = RETRY_NS + HOUR_NS + (COPY_NS if copies else 0)
             return len(command.records) * record_ns + _blocks_ns(command.offset, copies=copies)
+        case log_pb.FireCommand():
+            fires = sum(len(plan.fires) for plan in command.plans)
+            return FIRE_NS * len(command.plans) + (FIRED_NS + HOUR_NS) * fires
         case log_pb.SubscribeCommand(start=start):
             return SEARCH_NS if start.at == StartAt.START_AT_TIME else 0
         case log_pb.ReleaseCommand():

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
-from tarry.replication.state_machine import cluster_settings, group_policies
+from tarry.replication.state_machine import cluster_settings, group_policies, recurring
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import DUE_MS_MAX
 
@@ -47,6 +47,8 @@ def refusal(command: Any) -> Refusal | None:
         return Refusal(Reason.DUE_INVALID, f"nothing can be due at {command.until_ms}")
     if kind in (log_pb.SubscribeCommand, log_pb.DeleteGroupCommand) and not command.group:
         return Refusal(Reason.GROUP_INVALID, "the group is empty")
+    if kind is log_pb.RecurringCommand and (text := recurring.fault(command)):
+        return Refusal(Reason.RECURRING_INVALID, text)
     if text := _policy_fault(command):
         return Refusal(Reason.SETTING_INVALID, text)
     for name, width in WIDTHS.get(kind, {}).items():

@@ -36,6 +36,8 @@ class Opcode(IntEnum):
     CANCEL_RELEASED = 15
     CLUSTER_SETTINGS = 16
     RESCHEDULE = 17
+    RECURRING = 18
+    FIRE = 19
 
 
 PAYLOADS: Final[dict[Opcode, type[Message]]] = {
@@ -55,6 +57,8 @@ PAYLOADS: Final[dict[Opcode, type[Message]]] = {
     Opcode.CANCEL_RELEASED: log_pb.CancelReleasedCommand,
     Opcode.CLUSTER_SETTINGS: log_pb.ClusterSettingsCommand,
     Opcode.RESCHEDULE: log_pb.RescheduleCommand,
+    Opcode.RECURRING: log_pb.RecurringCommand,
+    Opcode.FIRE: log_pb.FireCommand,
 }
 OPCODE_OF: Final = {payload: opcode for opcode, payload in PAYLOADS.items()}
 _LEVELS: Final = {bytes((opcode,)): levels.OF_COMMANDS[payload] for opcode, payload in PAYLOADS.items()}

@@ -39,6 +39,8 @@ OF_COMMANDS: Final[dict[type[Message], int]] = {
     log_pb.ClusterSettingsCommand: 2,
     log_pb.CancelReleasedCommand: 2,
     log_pb.RescheduleCommand: 2,
+    log_pb.RecurringCommand: 2,
+    log_pb.FireCommand: 2,
 }
 OF_FIELDS: Final[dict[type[Message], dict[str, int]]] = {
     log_pb.TopicCommand: {"settings.group_policy": 2},
@@ -65,6 +67,8 @@ CANCELS_RELEASED: Final = 2
 """From which on a message is cancelled until it is handed over; below, only while it is pending."""
 RESCHEDULES: Final = 2
 """From which on pending messages are rescheduled and updated."""
+RECURS: Final = 2
+"""From which on schedules recur."""
 THINNED: Final = 2
 """From which on nodes thin hours: 0.2.0 would answer `Get` of what was thinned out with an empty message."""
 

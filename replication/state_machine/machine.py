@@ -48,6 +48,8 @@ from tarry.replication.state_machine.outcomes import Acked, Cancelled, Changed, 
 from tarry.replication.state_machine.producer_answers import Producers
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import FileChanges
+from tarry.replication.state_machine.recurring import Recurring
+from tarry.replication.state_machine.recurring_table import Schedules
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import Scheduler
 from tarry.wheel.state import HOUR_MS, CancelOutcome, Taken, WheelSettings, WheelState
@@ -74,8 +76,9 @@ class MachineSettings:
 class Captured:
     """A checkpoint to be written: taken on the event loop, written by a thread."""
 
-    tables: Sequence[bytes]  # laid end to end a Checkpoint, serialized: all but the next two
+    tables: Sequence[bytes]  # laid end to end a Checkpoint, serialized: all but the next three
     producers: Sequence[bytes]
+    recurring: Sequence[bytes]
     wheel: WheelState
     queues: Sequence[FileChanges]
     applied_index: int
@@ -125,7 +128,12 @@ class Machine:
         self._scheduler = Scheduler(
             self._settings.shard, self.wheel, self.queues, self.producers, self.events, self.keyed
         )
-        self._administration = Administration(self.wheel, self.queues, self.events)
+        self.recurring = Schedules()
+        self.recurring.recover(checkpoint.recurring, checkpoint.recurring_number)
+        self._recurring = Recurring(
+            self.recurring, self.wheel, self.queues, self._scheduler, self.events, self.keyed
+        )
+        self._administration = Administration(self.wheel, self.queues, self.recurring, self.events)
         self.applied_index = checkpoint.applied_index
         self.applied_term = checkpoint.applied_term
         self.term_before = checkpoint.applied_term
@@ -214,6 +222,10 @@ class Machine:
                 return reschedules.reschedule(
                     payload, self.wheel, self.queues, self._scheduler, self.events, self.keyed
                 )
+            case log_pb.RecurringCommand():
+                return self._recurring.change(payload)
+            case log_pb.FireCommand():
+                return self._recurring.fire(payload)
             case log_pb.SubscribeCommand():
                 made = self.queues.subscribe(payload.topic, payload.group, payload.start)
                 if made:
@@ -353,10 +365,12 @@ class Machine:
             applied_term=self.applied_term,
             apply_version=levels.checkpoint_version(self.level, far=far),
             keys_generation=self.keyed.generation,
+            recurring_number=self.recurring.number,
         )
         return Captured(
             [applied.SerializeToString(), *self.queues.capture(), *self.queues.capture_proofs()],
             self.producers.capture(),
+            self.recurring.capture(),
             wheel,
             self.queues.take_files(),
             self.applied_index,
@@ -371,7 +385,7 @@ class Machine:
             for path in {*touched, *folders, *(folder.parent for folder in folders)}:
                 sync_path(path)
         wheel = self._wheel_checkpoints.serialized(captured.wheel)
-        large = log_pb.Checkpoint(wheel=wheel, producers=captured.producers)
+        large = log_pb.Checkpoint(wheel=wheel, producers=captured.producers, recurring=captured.recurring)
         checkpoint = b"".join((*captured.tables, large.SerializeToString()))
         self._store.save(checkpoint)
         self.wheel.committed(captured.wheel)
@@ -408,9 +422,12 @@ class Machine:
         wheel, index = self.wheel.digest(), self.applied_index
         raised = self.level if self.level > levels.FIRST else 0  # 0.2.0 works out the same of the first one
         known, queues = self.producers.capture(), self.queues.capture()
+        recurring = {"recurring": self.recurring.capture(), "recurring_number": self.recurring.number}
 
         def digest() -> bytes:
-            tables = log_pb.Checkpoint(applied_index=index, producers=known, apply_version=raised)
+            tables = log_pb.Checkpoint(
+                applied_index=index, producers=known, apply_version=raised, **recurring
+            )
             return hashlib.blake2b(
                 b"".join((wheel, tables.SerializeToString(), *queues)), digest_size=16
             ).digest()

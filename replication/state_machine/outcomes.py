@@ -73,14 +73,45 @@ class Subscribed:
 
 
 @dataclass(frozen=True, slots=True)
+class Recurred:
+    """Outcome of a change of a schedule that recurs."""
+
+    number: int
+    """Of the schedule."""
+    changed: bool
+    """False: it was so already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """Outcome of a fire command: for each plan the last entry of the schedule's history.
+
+    None: the plan was made before a change of its schedule, and was not applied.
+    """
+
+    last: tuple[log_pb.FireCheckpoint | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """Outcome of an operator's command: what was there before, in numbers."""
 
     count: int = 0
     groups: int = 0
     pending: int = 0
+    recurring: int = 0
 
 
 Outcome: TypeAlias = (
-    Scheduled | Repeated | Released | Acked | Cancelled | Rescheduled | Subscribed | Changed | Refusal
+    Scheduled
+    | Repeated
+    | Released
+    | Acked
+    | Cancelled
+    | Rescheduled
+    | Subscribed
+    | Recurred
+    | Fired
+    | Changed
+    | Refusal
 )

@@ -247,12 +247,13 @@ class Scheduler:
         *,
         lane: NDArray[np.uint32] | None = None,
         told: bool = True,
-        detail: str | None = None,
+        detail: str | Sequence[str] | None = None,
         append: Append | None = None,
     ) -> Appended:
         """Put messages, columns of shape (n,), into the wheel; what is past release goes on at once.
 
-        ``told``: as scheduled, with the detail; a retry's copies are told of as retried instead.
+        ``told``: as scheduled, with the detail, of all or of each; a retry's copies are told of as retried
+        instead.
         ``append``: the wheel's call for it, where they are not new.
         """
         topic = queue
@@ -260,18 +261,11 @@ class Scheduler:
             topic, tag_mask = lanes.pack(queue, tag_mask, lane)
         done = (append or self._wheel.append)(due_ms, topic, tag_mask, records)
         if told and self._events.wanted:
-            self._events.add(
-                Event(
-                    Kind.SCHEDULED,
-                    len(due_ms),
-                    now_ms,
-                    queue,
-                    hour=done.hour,
-                    global_index=done.global_index,
-                    due_ms=due_ms,
-                    detail=detail,
-                )
-            )
+            one = detail if isinstance(detail, str) else None
+            ids = {"hour": done.hour, "global_index": done.global_index}
+            told_of = Event(Kind.SCHEDULED, len(due_ms), now_ms, queue, due_ms=due_ms, detail=one, **ids)
+            for event in [told_of] if one is detail else _each(told_of, queue, detail or ()):
+                self._events.add(event)
         if bool(done.overdue.any()):
             late = np.flatnonzero(done.overdue)
             late = late[np.argsort(due_ms[late], kind="stable")]
@@ -279,3 +273,17 @@ class Scheduler:
                 topic[late], due_ms[late], done.hour[late], done.global_index[late], tag_mask[late], now_ms
             )
         return done
+
+
+def _each(event: Event, queue: NDArray[np.uint32], details: Sequence[str]) -> list[Event]:
+    """Return an event for each message of one, whose columns have shape (n,), with a detail of its own."""
+    columns = {name: getattr(event, name) for name in ("hour", "global_index", "due_ms")}
+    return [
+        event._replace(
+            n=1,
+            queue=int(queue[row]),
+            detail=detail,
+            **{name: column[row : row + 1] for name, column in columns.items()},
+        )
+        for row, detail in enumerate(details)
+    ]

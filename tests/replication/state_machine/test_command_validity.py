@@ -13,11 +13,15 @@ from tarry.replication.state_machine.schedule import DUE_MS_MAX
 
 DERIVED = {"key_message", "key_hash"}
 """Of no part of the state: versions that do not know them apply the command, so no other may refuse it."""
+STORED = {"spec", "record"}
+"""Bytes of a schedule that recurs, which are no columns."""
 COLUMNS = [
     (payload, field.name)
     for payload in dict.fromkeys(PAYLOADS.values())
     for field in payload.DESCRIPTOR.fields
-    if field.type == FieldDescriptor.TYPE_BYTES and not field.is_repeated and field.name not in DERIVED
+    if field.type == FieldDescriptor.TYPE_BYTES
+    and not field.is_repeated
+    and field.name not in DERIVED | STORED
 ]
 
 
