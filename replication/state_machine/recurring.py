@@ -162,6 +162,9 @@ class Recurring:
         """Let the next fire be planned from now on, behind all that has fired, and store the state."""
         state.revision += 1
         state.changed_ms = now_ms
+        if 0 < state.next_ms <= now_ms:  # it has come, and no leader was there to decide it
+            _note(state, MISSED, state.next_ms, now_ms)
+            state.missed += 1
         state.decided_ms = max(state.decided_ms, now_ms)
         state.next_ms = 0
         if state.waiting_ms:
