@@ -39,6 +39,16 @@ from tarry.client.queries.life import (
 )
 from tarry.client.queries.listing import ListedMessage, ListedPage, ListedState
 from tarry.client.queries.query import Query
+from tarry.client.recurring.recurring import Recurring
+from tarry.client.recurring.schedule import (
+    Fire,
+    FireOutcome,
+    NextFires,
+    RecurringSchedule,
+    SchedulePage,
+    Triggered,
+)
+from tarry.client.recurring.specification import Cron, Interval, Missed, Overlap, Specification
 from tarry.client.results import (
     CancelOutcome,
     Change,
@@ -63,15 +73,19 @@ __all__ = [
     "ClusterDescription",
     "ClusterStatus",
     "Consumer",
+    "Cron",
     "DeletedTopic",
     "Exponential",
     "FailedAcks",
+    "Fire",
+    "FireOutcome",
     "Forecast",
     "FoundMessage",
     "FoundPage",
     "GroupDescription",
     "GroupState",
     "HistoryRow",
+    "Interval",
     "ListedMessage",
     "ListedPage",
     "ListedState",
@@ -82,16 +96,23 @@ __all__ = [
     "MessageLife",
     "MessageState",
     "Misfire",
+    "Missed",
+    "NextFires",
     "NodeHistory",
     "Operator",
+    "Overlap",
     "Producer",
     "Puller",
     "Query",
+    "Recurring",
+    "RecurringSchedule",
     "Redriven",
+    "SchedulePage",
     "Scheduled",
     "ScheduledBatch",
     "Settings",
     "Sought",
+    "Specification",
     "Stamp",
     "Start",
     "StoredMessage",
@@ -100,6 +121,7 @@ __all__ = [
     "TopicDescription",
     "Tracing",
     "Transferred",
+    "Triggered",
     "connect",
 ]
 
@@ -134,6 +156,10 @@ class Client:
     def query(self) -> Query:
         """Return a query."""
         return Query(self._cluster())
+
+    def recurring(self) -> Recurring:
+        """Return a keeper of schedules that recur."""
+        return Recurring(self._cluster())
 
     def operator(self) -> Operator:
         """Return an operator."""

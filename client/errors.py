@@ -69,6 +69,20 @@ class InvalidQuery(Refused):
     """A filter, state, cursor or page size cannot be used. The text says what to give."""
 
 
+class InvalidSchedule(Refused):
+    """A schedule's name, timing, zone, bounds or policy is not valid. The text says which; correct it."""
+
+
+class RevisionDiffers(Refused):
+    """The schedule has been changed or triggered meanwhile. Read it again, and decide anew."""
+
+    @property
+    def revision(self) -> int | None:
+        """The one that the schedule has now; 0: there is no schedule; None: it was about triggers."""
+        revision = self.facts.get("revision")
+        return None if revision is None else int(revision)
+
+
 class NoRoom(Refused):
     """A second, topic, disk or table is full. Choose another due time, spread with a jitter, or wait."""
 
@@ -89,7 +103,7 @@ class IdempotencyConflict(Refused):
 
 
 class NotFound(Refused):
-    """There is no such message, topic or group: never made here, or deleted meanwhile."""
+    """There is no such message, topic, group or schedule: never made here, or deleted meanwhile."""
 
 
 class Damaged(Refused):
@@ -199,17 +213,25 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.FIELD_UNKNOWN,
     ),
     InvalidQuery: (Reason.QUERY_INVALID,),
+    InvalidSchedule: (Reason.RECURRING_INVALID,),
+    RevisionDiffers: (Reason.RECURRING_CHANGED,),
     NoRoom: (
         Reason.SECOND_FULL,
         Reason.TOPIC_FULL,
         Reason.TOO_MANY_QUEUES,
         Reason.TOO_MANY_GROUPS,
         Reason.TOO_MANY_PRODUCERS,
+        Reason.TOO_MANY_RECURRING,
         Reason.DISK_FULL,
         Reason.NOT_AUDITED,
     ),
     IdempotencyConflict: (Reason.IDEMPOTENCY_CONFLICT,),
-    NotFound: (Reason.MESSAGE_NOT_FOUND, Reason.TOPIC_UNKNOWN, Reason.GROUP_UNKNOWN),
+    NotFound: (
+        Reason.MESSAGE_NOT_FOUND,
+        Reason.TOPIC_UNKNOWN,
+        Reason.GROUP_UNKNOWN,
+        Reason.RECURRING_UNKNOWN,
+    ),
     Damaged: (Reason.MESSAGE_DAMAGED,),
     NotPermitted: (
         Reason.UNAUTHENTICATED,

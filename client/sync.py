@@ -21,9 +21,12 @@ from tarry.client.aio import (
     ChangeOutcome as ChangeOutcome,
     ClusterDescription as ClusterDescription,
     ClusterStatus as ClusterStatus,
+    Cron as Cron,
     DeletedTopic as DeletedTopic,
     Exponential as Exponential,
     FailedAcks as FailedAcks,
+    Fire as Fire,
+    FireOutcome as FireOutcome,
     Forecast as Forecast,
     FoundMessage as FoundMessage,
     FoundPage as FoundPage,
@@ -33,17 +36,24 @@ from tarry.client.aio import (
     ListedState as ListedState,
     GroupState as GroupState,
     HistoryRow as HistoryRow,
+    Interval as Interval,
     MessageHistory as MessageHistory,
     MessageInGroup as MessageInGroup,
     MessageLife as MessageLife,
     MessageState as MessageState,
     Misfire as Misfire,
+    Missed as Missed,
+    NextFires as NextFires,
     NodeHistory as NodeHistory,
+    Overlap as Overlap,
+    RecurringSchedule as RecurringSchedule,
     Redriven as Redriven,
+    SchedulePage as SchedulePage,
     Scheduled as Scheduled,
     ScheduledBatch as ScheduledBatch,
     Settings as Settings,
     Sought as Sought,
+    Specification as Specification,
     Stamp as Stamp,
     Start as Start,
     StoredMessage as StoredMessage,
@@ -52,6 +62,7 @@ from tarry.client.aio import (
     TopicDescription as TopicDescription,
     Tracing as Tracing,
     Transferred as Transferred,
+    Triggered as Triggered,
 )
 from tarry.client.blocking.consumer import Consumer as Consumer, Message as Message
 from tarry.client.blocking.consumer import MessageBatch as MessageBatch, Puller as Puller
@@ -59,6 +70,7 @@ from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.operator import Operator as Operator
 from tarry.client.blocking.producer import Producer as Producer
 from tarry.client.blocking.query import Query as Query
+from tarry.client.blocking.recurring import Recurring as Recurring
 from tarry.client.consumers.consumer_options import ConsumerOptions, PullerOptions
 from tarry.client.settings import parse_servers
 
@@ -94,6 +106,10 @@ class Client:
     def query(self) -> Query:
         """Return a query."""
         return Query(self._made(self._client.query), self._thread)
+
+    def recurring(self) -> Recurring:
+        """Return a keeper of schedules that recur."""
+        return Recurring(self._made(self._client.recurring), self._thread)
 
     def operator(self) -> Operator:
         """Return an operator."""

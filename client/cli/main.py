@@ -21,6 +21,7 @@ from tarry.client.cli import (
     ledger,
     list_messages,
     reconcile,
+    recurring,
     schedule,
     topics,
     upgrade,
@@ -57,6 +58,7 @@ cluster_command(app, epilog=reconcile.EXIT_CODES)(reconcile.reconcile)
 app.command()(completion.completion)
 app.add_typer(topics.topic_app, name="topic")
 app.add_typer(groups.group_app, name="group")
+app.add_typer(recurring.recurring_app, name="recurring")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(member_app, name="member")
 app.add_typer(ledger.ledger_app, name="ledger")

@@ -28,6 +28,7 @@ from tarry.proto.tarry_consumer_pb2_grpc import ConsumerServiceStub
 from tarry.proto.tarry_operator_pb2_grpc import OperatorServiceStub
 from tarry.proto.tarry_producer_pb2_grpc import ProducerServiceStub
 from tarry.proto.tarry_query_pb2_grpc import QueryServiceStub
+from tarry.proto.tarry_recurring_pb2_grpc import RecurringServiceStub
 
 ASK_MS: Final = 1_000
 """Time limit for a node's answer to a brief status call."""
@@ -53,6 +54,7 @@ class Node:
         self.producer = ProducerServiceStub(self.channel)
         self.consumer = ConsumerServiceStub(self.channel)
         self.query = QueryServiceStub(self.channel)
+        self.recurring = RecurringServiceStub(self.channel)
         self.operator = OperatorServiceStub(self.channel)
 
 

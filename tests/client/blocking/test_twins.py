@@ -11,7 +11,17 @@ import pytest
 from tarry.client import aio, sync
 from tarry.client.operators.ledger_export import LedgerPart
 
-BLOCKING = ["Client", "Consumer", "Message", "MessageBatch", "Operator", "Producer", "Puller", "Query"]
+BLOCKING = [
+    "Client",
+    "Consumer",
+    "Message",
+    "MessageBatch",
+    "Operator",
+    "Producer",
+    "Puller",
+    "Query",
+    "Recurring",
+]
 SAME_AS_STATE = {"closed", "in_hand", "lease_ms", "lost", "reconnects", "stale_acks"}
 SAME_AS_COLUMNS = {
     "attempts",
