@@ -18,6 +18,7 @@ from typing import Final
 from tarry.client.aio import Client
 from tarry.client.producers.producer import Producer
 from tarry.client.settings import Settings
+from tarry.console.shared_answers import SharedAnswers
 from tarry.console.watch import Watch
 
 VISITS_MAX: Final = 1_000
@@ -39,6 +40,7 @@ class Access:
     def __init__(self, settings: Settings) -> None:
         self.client = Client(settings)
         self.watch = Watch(self.client.operator)
+        self.shared = SharedAnswers()
         self._producer: Producer | None = None
 
     @property

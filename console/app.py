@@ -19,13 +19,24 @@ from tarry.client.errors import TarryError
 from tarry.client.settings import Settings
 from tarry.console.accesses import SWEEP_S, Accesses
 from tarry.console.guard import Guard
-from tarry.console.pages import ahead, cluster, groups, message, messages, now, purge, sign_in, topics
+from tarry.console.pages import (
+    ahead,
+    cluster,
+    groups,
+    message,
+    messages,
+    now,
+    purge,
+    schedules,
+    sign_in,
+    topics,
+)
 from tarry.console.rendering import HERE, http_error_page, tarry_error_page
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 STREAMS_MAX: Final = 200
 """Event streams open at once; pages beyond show what they had when they were opened."""
-PAGES: Final = (now, ahead, topics, purge, groups, message, messages, cluster, sign_in)
+PAGES: Final = (now, ahead, topics, purge, groups, schedules, message, messages, cluster, sign_in)
 
 
 class Console:

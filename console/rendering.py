@@ -40,6 +40,7 @@ NAVIGATION: Final = (
     ("/ahead", "Ahead", "a"),
     ("/topics", "Topics", "t"),
     ("/groups", "Groups", "g"),
+    ("/schedules", "Schedules", "s"),
     ("/message", "Message", "m"),
     ("/cluster", "Cluster", "c"),
 )

@@ -41,7 +41,7 @@ async def form_token(browser: httpx.AsyncClient) -> str:
 
 
 async def test_pages_say_that_no_node_answers(browser: httpx.AsyncClient) -> None:
-    for path in ("/", "/ahead", "/topics", "/groups", "/message", "/cluster"):
+    for path in ("/", "/ahead", "/topics", "/groups", "/schedules", "/message", "/cluster"):
         answer = await browser.get(path)
         assert answer.status_code == 200, path
     page = (await browser.get("/")).text
@@ -106,6 +106,10 @@ POSTS = (
     "/topics/t/g/policy",
     "/topics/t/g/seek",
     "/topics/t/g/delete",
+    "/schedules/s/pause",
+    "/schedules/s/resume",
+    "/schedules/s/trigger",
+    "/schedules/s/delete",
     "/message/x/cancel",
     "/message/x/reschedule",
     "/message/x/send",
@@ -132,7 +136,7 @@ def test_all_changes_are_among_those_paths() -> None:
     app = console_app(NOBODY)
     changing = [route.path for route in app.routes if "POST" in (getattr(route, "methods", None) or ())]
     plain = {
-        re.sub(r"\{(\w+)\}", lambda of: {"topic": "t", "group": "g", "id": "x"}[of[1]], path)
+        re.sub(r"\{(\w+)\}", lambda of: {"topic": "t", "group": "g", "id": "x", "name": "s"}[of[1]], path)
         for path in changing
     }
     assert plain == set(POSTS)
