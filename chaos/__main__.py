@@ -49,6 +49,7 @@ for name in (
     "cancels",
     "changes",
     "idempotency",
+    "recurring",
     "forgotten",
 ):
     import_module(f"tarry.chaos.scenarios.{name}")

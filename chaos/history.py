@@ -148,6 +148,48 @@ class Event:
     at_mono_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedFires:
+    """Fires that a schedule is to make: at `start_ms`, one step later and so on, before `end_ms`."""
+
+    schedule: str
+    start_ms: int
+    step_ms: int
+    end_ms: int
+
+    def times_ms(self) -> range:
+        return range(self.start_ms, self.end_ms, self.step_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class FireSeen:
+    """An entry of a schedule's history, as the cluster told it at a look."""
+
+    schedule: str
+    outcome: str  # a FireOutcome of the client
+    fire_ms: int
+    id: str  # of the message; empty: none
+
+
+@dataclass(frozen=True, slots=True)
+class FireMessage:
+    """A delivery of a fire's message."""
+
+    schedule: str
+    id: str
+    due_ms: int
+    received_ms: int
+
+
+@dataclass(slots=True)
+class Fires:
+    """Schedules that recur, and what was seen of their fires."""
+
+    planned: list[PlannedFires] = field(default_factory=list)
+    seen: list[FireSeen] = field(default_factory=list)
+    messages: list[FireMessage] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class History:
     """Everything recorded in one run, in the order in which it was recorded."""
@@ -160,6 +202,7 @@ class History:
     repeated: list[Repeated] = field(default_factory=list)
     sweeps: list[Sweep] = field(default_factory=list)
     nodes: list[NodeSeen] = field(default_factory=list)
+    fires: Fires = field(default_factory=Fires)
 
     def acknowledged(self) -> Iterator[Sent]:
         return (sent for sent in self.sent if sent.answer is Answer.ACKNOWLEDGED)

@@ -3,6 +3,7 @@
     python -m tarry.chaos.leader_changes --rate 5000 --transfers 50 --kills 50
 
 A producer and two groups of two consumers each, one group with dedupe, write down every message in columns.
+Beside them schedules that recur fire each second; a fire with two messages or none breaks a promise.
 A duplicate is a token that a group receives again, and belongs to the fault before that. Its bound after a
 transfer is none; after a kill, what the group received from 50 ms before it on, as long as it came from the
 leader that was killed; with dedupe, none. Each says that it may be one. Exit code 1 where a promise is
@@ -25,8 +26,11 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
+from tarry.chaos.checks import fires as fire_checks
 from tarry.chaos.checks.duplicates import unmarked_rows
 from tarry.chaos.cluster.cluster import Cluster, now_ms
+from tarry.chaos.history import Fires
+from tarry.chaos.traffic.recurring import Firing
 from tarry.client.aio import Client, connect
 
 TOPIC = "leader_changes"
@@ -73,6 +77,7 @@ class Record:
     fault_terms: list[int] = field(default_factory=list)  # of the leader that each befell
     pauses_ms: list[int] = field(default_factory=list)
     failovers_ms: list[int] = field(default_factory=list)
+    fires: Fires = field(default_factory=Fires)
     stop: bool = False
 
     @property
@@ -109,6 +114,10 @@ class Result:
     transfer_pause_max_ms: int
     failover_p50_ms: int
     failover_max_ms: int
+    fires: int  # planned
+    fires_doubled: int
+    fires_left_out: int
+    fires_wrong: int  # lost, early, or at a time that is no fire's
     seconds: float
 
     @property
@@ -116,7 +125,8 @@ class Result:
         """True if every promise was kept."""
         return not (
             self.lost or self.early or self.duplicates_beyond or self.unmarked or self.duplicates_with_dedupe
-        )
+            or self.fires_doubled or self.fires_left_out or self.fires_wrong
+        )  # fmt: skip
 
 
 async def produce(client: Client, record: Record, rate: int) -> None:
@@ -231,6 +241,13 @@ def judge(record: Record, kills: int, seconds: float) -> Result:
         transfer_pause_max_ms=max(pauses),
         failover_p50_ms=int(np.median(failovers)),
         failover_max_ms=max(failovers),
+        fires=sum(len(plan.times_ms()) for plan in record.fires.planned),
+        fires_doubled=len(fire_checks.doubled(record.fires)),
+        fires_left_out=len(fire_checks.left_out(record.fires)),
+        fires_wrong=sum(
+            len(check(record.fires))
+            for check in (fire_checks.lost, fire_checks.early, fire_checks.of_no_fire)
+        ),
         seconds=round(seconds, 1),
     )
 
@@ -249,10 +266,14 @@ async def run(rate: int, transfers: int, kills: int, folder: Path) -> Result:
             for group, receipts in (("plain", record.plain), ("dedupe", record.dedupe))
             for name in "ab"
         ]
+        await client.operator().finish_upgrade()
         producer = tasks.create_task(produce(client, record, rate))
-        await transfer_often(cluster, client, record, transfers)
-        await kill_often(cluster, record, kills)
-        await asyncio.sleep(STEADY_S)
+        firing = Firing(client, record.fires)
+        async with firing.going_on():
+            await transfer_often(cluster, client, record, transfers)
+            await kill_often(cluster, record, kills)
+            await asyncio.sleep(STEADY_S)
+            await firing.end()
         record.stop = True
         await producer
         until = time.monotonic() + PATIENCE_S

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tarry.chaos.checks import changes, deliveries, failovers, leaders, linearizability
+from tarry.chaos.checks import changes, deliveries, failovers, fires, leaders, linearizability
 from tarry.chaos.checks import duplicates as repeats
 from tarry.chaos.checks import stuck as waiting
 from tarry.chaos.history import Delivered, History, Span
@@ -165,6 +165,11 @@ def _found(run: Played) -> dict[str, Sequence[object]]:
         ),
         "changed and forgotten": changes.overdue(history),
         "cancels of many with wrong counts": changes.miscounted(history),
+        "fires with several messages": fires.doubled(history.fires),
+        "fires left out": fires.left_out(history.fires),
+        "messages of no fire": fires.of_no_fire(history.fires),
+        "fires whose message was lost": fires.lost(history.fires),
+        "fires before their time": fires.early(history.fires, scenario.tolerance_ms),
         "two leaders in term": leaders.two_in_one_term(history),
         "out of the order of its key": waiting.out_of_order(history, waiting.AHEAD_MS + scenario.set_back_ms),
     }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from tarry.chaos.history import FireMessage, PlannedFires
 from tarry.chaos.leader_changes import RECEIPT, Receipts, Record, bounds, judge, repeats, unmarked
 
 ELECTION_MS = 100
@@ -67,3 +70,22 @@ def test_a_repetition_without_a_mark_is_found_whichever_copy_comes_first() -> No
 
 def test_what_was_acknowledged_and_never_came_is_lost() -> None:
     assert judge(record([0, 2], [990, 1_500], [1_000]), 1, 1.0).lost == 2  # to both groups
+
+
+def test_a_fire_of_a_schedule_that_is_doubled_left_out_or_early_breaks_a_promise() -> None:
+    sound = record([0], [940], [1_000])
+    sound.fires.planned.append(PlannedFires("s", 1_000, 1_000, 3_000))
+    sound.fires.messages += [FireMessage("s", f"i{at}", at, at + 2) for at in (1_000, 2_000)]
+    result = judge(sound, 1, 1.0)
+    assert (result.fires, result.kept) == (2, True)
+    *_, last = sound.fires.messages
+    for messages, doubled, left_out, wrong in (
+        ([*sound.fires.messages, replace(last, id="again")], 1, 0, 0),
+        (sound.fires.messages[:1], 0, 1, 0),
+        ([*sound.fires.messages, replace(last, received_ms=1_999)], 0, 0, 1),
+    ):
+        sound.fires.messages = messages
+        result = judge(sound, 1, 1.0)
+        assert (result.fires_doubled, result.fires_left_out, result.fires_wrong) == (doubled, left_out, wrong)
+        assert not result.kept
+        sound.fires.messages = [FireMessage("s", f"i{at}", at, at + 2) for at in (1_000, 2_000)]

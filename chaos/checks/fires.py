@@ -1,0 +1,93 @@
+"""Fires of schedules that recur: each once, none left out, none early.
+
+What fired is told by the schedules' histories, looked at again and again, and by the messages that came. A
+history keeps the last ten fires only; of a fire that no look has seen, a message tells that is due then.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final, NamedTuple
+
+from tarry.chaos.history import Fires, FireSeen
+
+MADE: Final = "fired"
+WITHDRAWN: Final = "cancelled"
+OF_OTHERS: Final = ("triggered",)
+"""Outcomes of messages that no fire has made."""
+
+
+class Fire(NamedTuple):
+    """A fire, and the ids of its messages."""
+
+    schedule: str
+    fire_ms: int
+    ids: tuple[str, ...] = ()
+
+
+def doubled(fires: Fires) -> tuple[Fire, ...]:
+    """Return the fires with several messages, but for those that were withdrawn and then not delivered."""
+    return tuple(
+        Fire(schedule, fire_ms, tuple(sorted(ids)))
+        for (schedule, fire_ms), ids in sorted(_made(fires).items())
+        if len(ids) > 1
+    )
+
+
+def left_out(fires: Fires) -> tuple[Fire, ...]:
+    """Return the planned fires that have no message; so is what a policy has left out: no plan here has it."""
+    made = _made(fires)
+    return tuple(
+        Fire(plan.schedule, fire_ms)
+        for plan in fires.planned
+        for fire_ms in plan.times_ms()
+        if (plan.schedule, fire_ms) not in made
+    )
+
+
+def of_no_fire(fires: Fires) -> tuple[Fire, ...]:
+    """Return the fires at times that no schedule has planned."""
+    planned = {(plan.schedule, fire_ms) for plan in fires.planned for fire_ms in plan.times_ms()}
+    return tuple(
+        Fire(*key, tuple(sorted(ids))) for key, ids in sorted(_made(fires).items()) if key not in planned
+    )
+
+
+def lost(fires: Fires) -> tuple[FireSeen, ...]:
+    """Return the fires whose message never came."""
+    came = {one.id for one in fires.messages}
+    return tuple(
+        one
+        for one in sorted(fires.seen, key=lambda one: (one.schedule, one.fire_ms))
+        if one.outcome == MADE and one.id not in came | _withdrawn(fires)
+    )
+
+
+def early(fires: Fires, tolerance_ms: int = 0) -> tuple[Fire, ...]:
+    """Return the fires of which a message came before their time."""
+    at_ms = {one.id: one.fire_ms for one in fires.seen if one.id}
+    return tuple(
+        Fire(one.schedule, at_ms.get(one.id, one.due_ms), (one.id,))
+        for one in fires.messages
+        if one.received_ms < at_ms.get(one.id, one.due_ms) - tolerance_ms
+    )
+
+
+def _withdrawn(fires: Fires) -> set[str]:
+    """Return the ids of messages that were cancelled before they were due, and did not come."""
+    came = {one.id for one in fires.messages}
+    return {one.id for one in fires.seen if one.outcome == WITHDRAWN} - came
+
+
+def _made(fires: Fires) -> dict[tuple[str, int], set[str]]:
+    """Return the ids of the messages of each schedule's fire."""
+    made: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+    known = {one.id for one in fires.seen}
+    withdrawn = _withdrawn(fires)
+    for seen in fires.seen:
+        if seen.id and seen.outcome not in OF_OTHERS and seen.id not in withdrawn:
+            made[seen.schedule, seen.fire_ms].add(seen.id)
+    for message in fires.messages:
+        if message.id not in known:
+            made[message.schedule, message.due_ms].add(message.id)
+    return dict(made)
