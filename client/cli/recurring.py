@@ -21,7 +21,7 @@ from tarry.client.cli.output import (
     words,
 )
 from tarry.client.cli.schedule import content_of, property_of
-from tarry.client.cli.times import duration_option, duration_text, time_option, time_text
+from tarry.client.cli.times import duration_option, duration_text, parse_duration_ms, time_option, time_text
 from tarry.client.recurring.recurring import FIRES_MAX
 from tarry.client.recurring.schedule import Fire, RecurringSchedule
 from tarry.client.recurring.specification import (
@@ -185,7 +185,7 @@ async def list_schedules(
         async for schedule in client.recurring().list(topic, prefix=prefix, limit=limit):
             shown.append(schedule)
             if cluster.output is Output.JSON:
-                print_json(for_programs(schedule))
+                print_json(_without_body(schedule))
             if len(shown) % 1_000 == 0:
                 looking.update(f"{len(shown):,} schedules found")
     if cluster.output is Output.TABLE:
@@ -300,6 +300,12 @@ def for_programs(schedule: RecurringSchedule) -> dict[str, Any]:
     return {**told, "spec": spec_for_programs(schedule.spec), "state": schedule.state}
 
 
+def _without_body(schedule: RecurringSchedule) -> dict[str, Any]:
+    """Return a schedule of a listing, in which there are no bodies."""
+    told = for_programs(schedule)
+    return {**told, "spec": {name: value for name, value in told["spec"].items() if name != "body"}}
+
+
 def spec_for_programs(spec: Specification) -> Mapping[str, Any]:
     """Return a specification as JSON shows it: with ``interval_ms``, or ``cron`` and ``zone``."""
     told = asdict(spec)
@@ -316,7 +322,8 @@ def timing_text(timing: Timing) -> str:
     """Return when a schedule fires, as people read it."""
     match timing:
         case Interval(ms):
-            return f"every {duration_text(ms)}"
+            text = duration_text(ms)  # in two units: of an interval nothing may be left out
+            return f"every {text if parse_duration_ms(text) == ms else f'{ms} ms'}"
         case Cron(expression, zone):
             return f"{expression} ({zone})"
 

@@ -79,6 +79,8 @@ class Recurring:
     ) -> SchedulePage:
         """Return a page of schedules by name, ``size`` at most, up to 1,000; ``cursor``: of the page before.
 
+        Each has its newest fire only, and no body.
+
         Args:
             topic: only of this one; empty: of all topics that the caller may produce to.
             prefix: only names that begin with it.
@@ -97,7 +99,7 @@ class Recurring:
     async def list(
         self, topic: str = "", *, prefix: str = "", limit: int | None = None
     ) -> AsyncGenerator[RecurringSchedule, None]:
-        """Yield schedules by name, ``limit`` at most, also across leaders; each with its newest fire.
+        """Yield schedules by name, ``limit`` at most, also across leaders.
 
         One that is there all the time comes once. Raises as ``list_page``.
         """

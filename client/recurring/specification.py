@@ -103,6 +103,7 @@ class Specification:
     topic: str
     timing: Timing
     body: bytes = b""
+    """Empty in a listing."""
     tags: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
     properties: Mapping[str, str] | None = None

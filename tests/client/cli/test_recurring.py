@@ -100,6 +100,8 @@ def test_a_schedule_has_one_state(told: pb.Recurring, state: str) -> None:
 
 def test_a_timing_is_a_text() -> None:
     assert timing_text(Interval(300_000)) == "every 5m"
+    assert timing_text(Interval(1_500)) == "every 1.500s"
+    assert timing_text(Interval(86_461_000)) == "every 86461000 ms"  # not "1d"
     assert timing_text(Cron("0 2 * * *")) == "0 2 * * * (UTC)"
 
 
