@@ -35,7 +35,7 @@ def doubled(fires: Fires) -> tuple[Fire, ...]:
 
 
 def left_out(fires: Fires) -> tuple[Fire, ...]:
-    """Return the planned fires that have no message; so is what a policy has left out: no plan here has it."""
+    """Return the planned fires that have no message, whatever has left them out."""
     made = _made(fires)
     return tuple(
         Fire(plan.schedule, fire_ms)

@@ -22,8 +22,8 @@ TOPIC, GROUP = "fires", "fires"
 SECOND_MS: Final = 1_000
 BEGINS_MS: Final = 2_000
 """From the making of the schedules to their first fires."""
-ENDS_MS: Final = 3_000
-"""From the change that ends them to that end."""
+ENDS_MS: Final = 10_000
+"""From the change that ends a schedule to its end: longer than that change is repeated."""
 LOOKS_S: Final = 1.0
 AGAIN_S: Final = 0.2
 SETTLES_S: Final = 60.0
@@ -63,8 +63,8 @@ class Firing:
 
     async def end(self) -> bool:
         """End the schedules, and return once all messages have come; False: long none came."""
-        end_ms = now_ms() + ENDS_MS
         for name, start_ms in self._started_ms.items():
+            end_ms = now_ms() + ENDS_MS
             await self._put(name, start_ms, end_ms)
             self.fires.planned.append(PlannedFires(name, start_ms, TIMINGS[name][1], end_ms))
         await asyncio.sleep(ENDS_MS / 1_000)
