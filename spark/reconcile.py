@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from tarry.proto.ledger.schema import REPLICATED, GroupMove, Kind
 from tarry.spark import ledger
-from tarry.spark.checks import duplicates, messages, order, replicas, segments, timeline
+from tarry.spark.checks import duplicates, fires, messages, order, replicas, segments, timeline
 from tarry.spark.checks.messages import CHECKS, MISSING, VIOLATION, Span
 from tarry.spark.checks.segments import Fault
 from tarry.spark.errors import LedgerEmpty
@@ -84,6 +84,8 @@ class Reconciliation:
         found += [self._of_replicas(every)]
         if self.order_keys:
             found.append(order.out_of_order(self.rows, self.begins))
+        if self.fires:
+            found.append(fires.wrong_fires(self.rows, self.span, self.options.from_ms))
         self._write_violations(found)
         self._write_missing()
         self.say("summary")
@@ -130,7 +132,8 @@ class Reconciliation:
         self.begins = self.spark.createDataFrame(begins(self.events), BEGINS)
         timeline.timeline(self.rows, self.begins, step_ms).write.mode("overwrite").parquet(path)
         self.timeline = self.spark.read.parquet(path)
-        self.order_keys = self.timeline.agg(F.sum("order_keys")).collect()[0][0] or 0
+        counts = self.timeline.agg(F.sum("order_keys"), F.sum("fires")).collect()[0]
+        self.order_keys, self.fires = (count or 0 for count in counts)
         self.terms = timeline.terms(self.timeline)
         self.pairs = self.spark.createDataFrame(pairs(self.timeline, self.events), PAIRS).persist()
 

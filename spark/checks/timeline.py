@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tarry.proto.ledger.schema import Kind
+from tarry.spark.checks.fires import is_fire
 from tarry.spark.ledger import OF_MESSAGES, counted
 from tarry.spark.schema import is_kind
 
@@ -33,7 +34,8 @@ def timeline(rows: DataFrame, begins: DataFrame, step_ms: int = MINUTE_MS) -> Da
 
     `kind`, `topic`, `group`, `detail` (of retried) string, `term` long, `from_ms` long (the step's begin, of
     at_ms), `late_ms` long (of first deliveries and their receipts, else null), `rows` long, `last_ms` long,
-    `source` string (the greatest; of deliveries: who led), `order_keys` long: rows that have one, `handed`
+    `source` string (the greatest; of deliveries: who led), `order_keys` long: rows that have one, `fires`
+    long: messages that schedules have made, `handed`
     long: the highest offset that the group has got or settled since it was last moved, `from_index` long.
     """
     delivered = is_kind(F.col("number"), Kind.DELIVERED, Kind.RECEIVED)
@@ -45,6 +47,7 @@ def timeline(rows: DataFrame, begins: DataFrame, step_ms: int = MINUTE_MS) -> Da
         .join(F.broadcast(begins), ["topic", "group"], "left")
         .select(
             "kind", "topic", "group", "term", "at_ms", "source", "order_key", "index",
+            F.when(is_fire(), True).alias("fire"),
             F.when(once, F.col("offset")).alias("handed"),
             F.when(is_kind(F.col("number"), Kind.RETRIED), F.col("detail")).alias("detail"),
             (F.col("at_ms") - F.col("at_ms") % step_ms).alias("from_ms"),
@@ -54,6 +57,7 @@ def timeline(rows: DataFrame, begins: DataFrame, step_ms: int = MINUTE_MS) -> Da
         .agg(
             F.count("*").alias("rows"), F.max("at_ms").alias("last_ms"),
             F.max("source").alias("source"), F.count("order_key").alias("order_keys"),
+            F.count("fire").alias("fires"),
             F.max("handed").alias("handed"), F.min("index").alias("from_index"),
         )
     )  # fmt: skip
