@@ -155,7 +155,7 @@ def _retention(topic: TopicDescription) -> str:
 
 @cluster_command(topic_app, "delete")
 def delete_topic(topic: Topic, yes: Yes = False, *, cluster: OnCluster) -> None:
-    """Delete a topic with everything in it."""
+    """Delete a topic with everything in it, and the schedules that send to it."""
     if not yes:
         typer.confirm(f"Delete topic {topic} and all its messages?", abort=True, err=True)
 

@@ -61,6 +61,8 @@ class DeletedTopic:
     groups: int
     pending: int
     """Messages, and retries of its groups, that were still to be released."""
+    recurring: int = 0
+    """Schedules that recur, which went with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +217,13 @@ class Operator:
         return _described(await call)
 
     async def delete_topic(self, topic: str) -> DeletedTopic:
-        """Delete a topic with all in it, pending messages too, and return what that was. Raises NotFound."""
+        """Delete a topic with all in it, pending messages and schedules too; return what that was.
+
+        Raises NotFound.
+        """
         request = operator_pb.DeleteTopicRequest(topic=topic)
         response = await self._calls.call(lambda node: node.operator.DeleteTopic, request)
-        return DeletedTopic(response.released, response.groups, response.pending)
+        return DeletedTopic(response.released, response.groups, response.pending, response.recurring)
 
     async def purge_topic(
         self, topic: str, *, cursor: str = "", dry_run: bool = False

@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tarry.client.errors import NotFound
+from tarry.client.errors import NotFound, Refused
 from tarry.client.operators.cluster_operator import TopicDescription
 from tarry.client.operators.topic_settings import TopicOptions
+from tarry.client.recurring.recurring import PAGE_MAX
 from tarry.console.forms import (
     POLICY_FIELDS,
     TOPIC_FIELDS,
@@ -157,6 +158,7 @@ async def _delete(request: Request) -> Response:
             f"Topic {topic} is deleted, with {status.released - status.first_offset:,} released messages "
             f"and {len(status.groups):,} groups.",
             f"Its {status.pending:,} pending messages go with it.",
+            *await _schedules_of(request, topic),
             "Nothing brings them back.",
         ]
         return review(
@@ -172,9 +174,22 @@ async def _delete(request: Request) -> Response:
     return done(
         request,
         "Topic deleted",
-        [f"{topic} is gone, with {gone.released:,} released and {gone.pending:,} pending messages."],
+        [
+            f"{topic} is gone, with {gone.released:,} released and {gone.pending:,} pending messages and "
+            f"{gone.recurring:,} schedules."
+        ],
         "/topics",
     )
+
+
+async def _schedules_of(request: Request, topic: str) -> list[str]:
+    """Return what a deletion does to schedules of the topic, in words; nothing where nodes keep none yet."""
+    try:
+        page = await client_of(request).recurring().list_page(topic, size=PAGE_MAX)
+    except Refused:
+        return []
+    least = "at least " if page.cursor else ""
+    return [f"So do {least}{len(page.schedules):,} schedules that send to it."]
 
 
 async def _redrive(request: Request) -> Response:

@@ -169,6 +169,18 @@ def test_a_form_that_is_not_the_reviews_changes_nothing(scene: Scene) -> None:
     scene.client.recurring().delete("kept")
 
 
+def test_a_topic_leads_to_its_schedules_which_go_with_it(scene: Scene) -> None:
+    scene.put("gone-1", "short")
+    scene.put("gone-2", "short")
+    visitor = scene.visitor("root")
+    scene.client.operator().create_topic("short")
+    assert '<a href="/schedules?topic=short">' in visitor.get("/topics/short")
+    review, done = visitor.change("/topics/short/delete")
+    assert "So do 2 schedules that send to it." in review
+    assert "2 schedules." in done
+    assert names_in(visitor.get("/schedules?prefix=gone")) == []
+
+
 @needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_are_accessible_and_fit_a_phone(scene: Scene, scheme: str) -> None:
