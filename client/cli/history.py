@@ -21,6 +21,7 @@ from tarry.client.queries.life import (
     MessageInGroup,
     MessageLife,
 )
+from tarry.proto.ledger.fires import fire_in
 
 ROW_COLUMNS: Final = (
     "time", "what", "group", "consumer", "attempt", "due", "detail", "term", "index", "nodes",
@@ -124,11 +125,21 @@ def _row(row: HistoryRow) -> dict[str, object]:
         "consumer": row.consumer,
         "attempt": row.attempt,
         "due": time_text(row.due_ms) if moved and row.due_ms is not None else "",
-        "detail": ", ".join([*filter(None, [row.detail.lower()]), *marked]),
+        "detail": ", ".join([*filter(None, [detail_text(row)]), *marked]),
         "term": row.term,
         "index": row.index,
         "nodes": row.sources,
     }
+
+
+def detail_text(row: HistoryRow) -> str:
+    """Return the detail of a row in words: of a message that a schedule has made, which fire it is of."""
+    fire = fire_in(row.detail) if row.kind == "scheduled" else None
+    if fire is None:
+        return row.detail.lower()
+    if fire.fire_ms is None:
+        return f"schedule {fire.name} was triggered"
+    return f"fire {time_text(fire.fire_ms)} of schedule {fire.name}"
 
 
 def _group(one: MessageInGroup, end: HistoryRow | None) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tarry.client.cli.history import detail_text
 from tarry.client.queries.life import HistoryRow, MessageInGroup
 from tarry.console.views import cells
 
@@ -29,7 +30,7 @@ def group_cells(one: MessageInGroup) -> tuple[object, ...]:
 
 def row_cells(row: HistoryRow) -> tuple[object, ...]:
     """Return the cells of one row of a history, by ROW_COLUMNS."""
-    details = [row.detail.lower(), "maybe a duplicate" if row.maybe_duplicate else ""]
+    details = [detail_text(row), "maybe a duplicate" if row.maybe_duplicate else ""]
     return (
         cells.time(row.at_ms),
         row.kind,
