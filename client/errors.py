@@ -261,6 +261,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.RIGHTS_CHANGED,
         Reason.BACKUP_UNAVAILABLE,
         Reason.KEYS_INCOMPLETE,
+        Reason.AUDIT_UNREADABLE,
     ),
     OutcomeUnknown: (Reason.OUTCOME_UNKNOWN, Reason.SEQUENCE_TOO_OLD),
 }

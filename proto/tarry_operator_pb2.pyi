@@ -20,6 +20,38 @@ MISFIRE_POLICY_DROP: MisfirePolicy
 MISFIRE_POLICY_DEAD_LETTER: MisfirePolicy
 MISFIRE_POLICY_CATCH_UP: MisfirePolicy
 
+class ReadAuditRequest(_message.Message):
+    __slots__ = ("cursor", "from_ms", "to_ms", "token", "method", "lines_max")
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    TO_MS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    LINES_MAX_FIELD_NUMBER: _ClassVar[int]
+    cursor: str
+    from_ms: int
+    to_ms: int
+    token: str
+    method: str
+    lines_max: int
+    def __init__(self, cursor: _Optional[str] = ..., from_ms: _Optional[int] = ..., to_ms: _Optional[int] = ..., token: _Optional[str] = ..., method: _Optional[str] = ..., lines_max: _Optional[int] = ...) -> None: ...
+
+class ReadAuditResponse(_message.Message):
+    __slots__ = ("node", "has_audit", "lines", "cursor", "looked_to_ms", "unreadable")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    HAS_AUDIT_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    LOOKED_TO_MS_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    has_audit: bool
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    cursor: str
+    looked_to_ms: int
+    unreadable: int
+    def __init__(self, node: _Optional[str] = ..., has_audit: _Optional[bool] = ..., lines: _Optional[_Iterable[str]] = ..., cursor: _Optional[str] = ..., looked_to_ms: _Optional[int] = ..., unreadable: _Optional[int] = ...) -> None: ...
+
 class BackupRequest(_message.Message):
     __slots__ = ("kept", "index_min")
     KEPT_FIELD_NUMBER: _ClassVar[int]

@@ -130,6 +130,11 @@ class OperatorServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.BackupRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.BackupResponse.FromString,
                 _registered_method=True)
+        self.ReadAudit = channel.unary_unary(
+                '/tarry.v1.OperatorService/ReadAudit',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.ReadAuditRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.ReadAuditResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServiceServicer:
@@ -272,6 +277,13 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadAudit(self, request, context):
+        """ReadAudit reads the asked node's own audit log backwards, a piece a call.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -369,6 +381,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.Backup,
                     request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.BackupRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.BackupResponse.SerializeToString,
+            ),
+            'ReadAudit': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadAudit,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.ReadAuditRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.ReadAuditResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -885,6 +902,33 @@ class OperatorService:
             '/tarry.v1.OperatorService/Backup',
             tarry_dot_proto_dot_tarry__operator__pb2.BackupRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__operator__pb2.BackupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadAudit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.OperatorService/ReadAudit',
+            tarry_dot_proto_dot_tarry__operator__pb2.ReadAuditRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.ReadAuditResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -34,6 +34,9 @@ class Operator:
     seek_group = blocking(AsyncOperator.seek_group)
     redrive = blocking(AsyncOperator.redrive)
 
+    read_audit = blocking(AsyncOperator.read_audit)
+    audit = blocking(AsyncOperator.audit)
+
     purge_topic = iterating(AsyncOperator.purge_topic)
 
     def addresses(self) -> list[str]:

@@ -9,6 +9,7 @@ import typer
 
 from tarry.client.aio import Client
 from tarry.client.cli import (
+    audit,
     backup,
     cancel,
     changes,
@@ -52,6 +53,7 @@ for change in (changes.reschedule, changes.update):
 cluster_command(app)(top)
 cluster_command(app, deadline_ms=60_000)(history.history)
 cluster_command(app)(forecast.forecast)
+cluster_command(app)(audit.audit)
 cluster_command(app)(topics.redrive)
 cluster_command(app)(backup.backup)
 cluster_command(app, epilog=reconcile.EXIT_CODES)(reconcile.reconcile)

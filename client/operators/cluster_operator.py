@@ -12,9 +12,10 @@ from grpc import aio
 
 from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
-from tarry.client.errors import InvalidSetting, TarryError, error_of_call
-from tarry.client.integers import UINT32_MAX, UINT64_MAX, whole
+from tarry.client.errors import InvalidQuery, InvalidSetting, TarryError, error_of_call
+from tarry.client.integers import INT64_MAX, UINT32_MAX, UINT64_MAX, whole
 from tarry.client.operators import cluster_settings, group_policy
+from tarry.client.operators.audit_log import AuditPage, AuditTrail, read_all, read_node
 from tarry.client.operators.cluster_settings import ClusterDescription, ClusterOptions
 from tarry.client.operators.cluster_status import ClusterStatus, TopicStatus
 from tarry.client.operators.group_policy import GroupDescription, PolicyOptions, check_fields
@@ -392,6 +393,75 @@ class Operator:
                 yield part
         except aio.AioRpcError as failure:
             raise error_of_call(failure) from failure
+
+    async def read_audit(
+        self,
+        address: str,
+        *,
+        cursor: str = "",
+        from_ms: int = 0,
+        to_ms: int = 0,
+        token: str = "",
+        method: str = "",
+        lines_max: int = 100,
+        timeout_ms: int = 5_000,
+    ) -> AuditPage:
+        """Return lines of the audit log of the node at an address, the newest first; ``cursor``: older ones.
+
+        A page may have no line and a cursor: a call looks at 256 KiB of the log. ``from_ms``, ``to_ms`` (0:
+        now): times of lines; ``token``, ``method``: only calls with the token of this name, or so called;
+        ``lines_max``: 500 at most. Raises NotPermitted, InvalidQuery, Overloaded, Unavailable.
+        """
+        request = operator_pb.ReadAuditRequest(
+            cursor=cursor,
+            from_ms=whole("from_ms", from_ms, InvalidQuery, Reason.QUERY_INVALID, INT64_MAX),
+            to_ms=whole("to_ms", to_ms, InvalidQuery, Reason.QUERY_INVALID, INT64_MAX),
+            token=token,
+            method=method,
+            lines_max=whole("lines_max", lines_max, InvalidQuery, Reason.QUERY_INVALID, UINT32_MAX),
+        )
+        node = self._nodes.node(address)
+        try:
+            response = await node.operator.ReadAudit(
+                request, timeout=timeout_ms / 1_000, metadata=self._nodes.metadata
+            )
+        except aio.AioRpcError as failure:
+            raise error_of_call(failure) from failure
+        return AuditPage.of(response)
+
+    async def audit(
+        self,
+        *,
+        from_ms: int = 0,
+        to_ms: int = 0,
+        token: str = "",
+        method: str = "",
+        lines_max: int = 100,
+        timeout_ms: int = 5_000,
+    ) -> AuditTrail:
+        """Return lines of the audit logs of all nodes, the newest first; it says which did not answer.
+
+        ``lines_max``: of each node; the others as of ``read_audit``, for each call. ``older_to_ms`` of the
+        answer is the ``to_ms`` of what is older. Raises NotPermitted, InvalidQuery, Unavailable.
+        """
+        await self.status()  # also learns the addresses of all members
+
+        async def node(address: str) -> AuditPage | TarryError:
+            async def read(cursor: str) -> AuditPage:
+                return await self.read_audit(
+                    address,
+                    cursor=cursor,
+                    from_ms=from_ms,
+                    to_ms=to_ms,
+                    token=token,
+                    method=method,
+                    lines_max=lines_max,
+                    timeout_ms=timeout_ms,
+                )
+
+            return await read_node(read, lines_max)
+
+        return await read_all(self.addresses(), node)
 
 
 def _described(response: operator_pb.DescribeTopicResponse) -> TopicDescription:

@@ -20,6 +20,7 @@ from tarry.node.leader.settings_watch import differing
 from tarry.node.loop_watchdog import turns
 from tarry.node.recovery.checkpoints import in_turns
 from tarry.node.recovery.rejoin_service import ADD_DEADLINE_MS, too_few_left
+from tarry.node.services.audit_log import AuditCalls
 from tarry.node.services.backup import BackupCalls
 from tarry.node.services.cancel_matching import PurgeCalls
 from tarry.node.services.cluster_settings import ClusterCalls
@@ -56,6 +57,7 @@ class OperatorService:
         self._finish = core.config.upgrade.finish
         self._authorizer, self._calls = authorizer, calls
         self._ledger_calls = LedgerCalls(core.ledger, authorizer, self._audit)
+        self._audit_calls = AuditCalls(core.config.audit, core.config.node, authorizer, self._audit)
         self._backup_calls = BackupCalls(core, authorizer, self._audit)
         self._cluster_calls = ClusterCalls(core)
         self._purge_calls = PurgeCalls(core, authorizer, calls, self._audit)
@@ -82,6 +84,7 @@ class OperatorService:
             **self._purge_calls.methods(SERVICE),
             **self._ledger_calls.methods(),
             **self._backup_calls.methods(),
+            **self._audit_calls.methods(),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 

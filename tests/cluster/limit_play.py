@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -13,6 +14,7 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.client.local.cluster import toml
 from tarry.node.config import Limits
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
@@ -32,6 +34,17 @@ SETTINGS: Final[dict[str, Any]] = {
     "delivery": {"attempts_max": 2, "lease_ms": 300_000},
     "dispatch": {"checkpoint_ms": 1_000, "retention_check_ms": 1_000},
 }
+AUDITED: Final = 20_000
+AUDITED_MS: Final = 1_700_000_000_000
+
+
+def _audited(second: int) -> bytes:
+    """A line of an audit log, of a call of long ago."""
+    at = datetime.fromtimestamp(AUDITED_MS / 1_000 + second, UTC).isoformat(timespec="milliseconds")
+    return (
+        b'{"at": "%s", "node": "n1", "stage": "asked", "method": "DeleteTopic", "arguments": {}}\n'
+        % at.encode()
+    )
 
 
 class Play:
@@ -39,6 +52,11 @@ class Play:
 
     def __init__(self, folder: Path) -> None:
         self.cluster = Disposable(3, folder, SETTINGS)
+        for name, node in self.cluster.nodes.items():
+            file = folder / f"{name}.audit"
+            file.write_bytes(b"".join(map(_audited, range(AUDITED))))
+            with node.config.open("a") as config:
+                config.write("\n".join(("", *toml({"audit": {"file": str(file)}}))))
         self._ends = ExitStack()
         self._numbers = itertools.count()
         self._millions: dict[int, str] = {}

@@ -12,6 +12,7 @@ import pytest
 
 from tarry.client.local.free_ports import free_ports
 from tarry.node.edge import request_bytes
+from tarry.node.edge.audit_pages import LINES_MAX as AUDIT_LINES_MAX
 from tarry.node.repair.records import ASKED_RECORDS_MAX
 from tarry.node.services.listed_page import PAGE_MAX
 from tarry.node.services.subscriptions import NAME_CHARS_MAX, QUEUES_HELD_MAX
@@ -28,7 +29,7 @@ from tarry.replication.state_machine.group_policies import ATTEMPTS_MAX, TABLE_M
 from tarry.replication.state_machine.levels import HIGHEST
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tests.cluster.floods import floods
-from tests.cluster.limit_play import LIMITS, PATIENCE_S, TINY, Play, hours_from, ids_of
+from tests.cluster.limit_play import AUDITED_MS, LIMITS, PATIENCE_S, TINY, Play, hours_from, ids_of
 from tests.cluster.streams import Consuming
 from tests.cluster.wire import refusal
 
@@ -448,6 +449,15 @@ def a_whole_ledger(play: Play) -> None:
         )
     )
     assert rows
+
+
+@row("OperatorService/ReadAudit")
+def a_piece_of_an_audit_log_in_which_nothing_is_found(play: Play) -> None:
+    nothing = operator_pb.ReadAuditRequest(method="x" * 60_000, from_ms=1, to_ms=1 << 60, lines_max=1 << 31)
+    answer = play.node.operator.ReadAudit(nothing, timeout=PATIENCE_S)
+    assert (answer.has_audit, len(answer.lines)) == (True, 0)
+    most = operator_pb.ReadAuditRequest(to_ms=AUDITED_MS + 900_000, lines_max=1 << 31)
+    assert len(play.node.operator.ReadAudit(most, timeout=PATIENCE_S).lines) == AUDIT_LINES_MAX
 
 
 @row("OperatorService/Backup")

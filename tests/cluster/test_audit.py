@@ -108,6 +108,45 @@ def test_every_call_of_operators_is_recorded(tmp_path: Path) -> None:
         assert status.audit.lines == 2 * len(SERVICE.methods) + 1
 
 
+def test_the_command_shows_the_lines_of_all_nodes_to_operators_alone(tmp_path: Path) -> None:
+    audited = Audited(3, tmp_path)
+    audited.folder.mkdir()
+    with audited.cluster as cluster:
+        cluster.start()
+        leader = cluster.wait_until_serving()
+        server = ["-s", cluster.addresses]
+        for topic in ("one", "two"):
+            assert (
+                CliRunner().invoke(app, ["topic", "create", topic, *server, "--token", "root"]).exit_code == 0
+            )
+        refused = CliRunner().invoke(app, ["audit", *server, "--token", "shop"])
+        assert (refused.exit_code, "PERMISSION_DENIED" in refused.output) == (1, True)
+
+        def told(*arguments: str) -> list[Line]:
+            said = CliRunner().invoke(app, ["audit", *server, "--token", "root", "-o", "json", *arguments])
+            assert said.exit_code == 0, said.output
+            lines: list[Line] = json.loads(said.stdout)
+            return lines
+
+        lines = told("--method", "CreateTopic")
+        assert [(line["stage"], line["arguments"]["topic"], line["node"]) for line in lines] == [
+            (stage, topic, leader) for topic in ("two", "one") for stage in ("answered", "asked")
+        ]
+        assert told("--method", "CreateTopic", "-n", "3") == lines[:3]
+        assert told("--method", "CreateTopic", "--until", str(lines[1]["at_ms"])) == lines[2:]
+        assert told("--method", "CreateTopic", "--from", str(lines[1]["at_ms"])) == lines[:2]
+        assert {line["node"] for line in told("--token-name", "ops", "-n", "500")} == set(cluster.nodes)
+        assert {line["stage"] for line in told("-n", "500")} == {"started", "asked", "answered"}
+        assert told("--token-name", "shop") == []
+        shown = CliRunner().invoke(app, ["audit", *server, "--token", "root"])
+        assert (shown.exit_code, "CreateTopic" in shown.output) == (0, True)
+        follower = next(name for name in cluster.nodes if name != leader)
+        cluster.stop(follower)
+        said = CliRunner().invoke(app, ["audit", *server, "--token", "root", "--deadline", "5s"])
+        assert said.exit_code == 3
+        assert cluster.nodes[follower].address in said.output
+
+
 @pytest.mark.parametrize("required", [True, False])
 def test_where_it_cannot_be_written_operators_are_told(required: bool, tmp_path: Path) -> None:
     audited = Audited(1, tmp_path, required=required)  # its folder is not there

@@ -186,6 +186,9 @@ VALID: dict[str, list[Message]] = {
     "OperatorService/Backup": [
         operator_pb.BackupRequest(kept=[operator_pb.BackupFile(name="checkpoint.bin", size_bytes=1)])
     ],
+    "OperatorService/ReadAudit": [
+        operator_pb.ReadAuditRequest(cursor="0123456789abcdef.9", from_ms=1, to_ms=2**40, lines_max=9)
+    ],
     "QueryService/GetLife": [query_pb.GetLifeRequest(id=str(MessageId(0, 498_611, 0)))],
     "QueryService/ReadHistory": [
         query_pb.ReadHistoryRequest(id=str(MessageId(0, 498_611, 0)), from_ms=1, until_ms=2**40)
