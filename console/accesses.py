@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import hmac
 import secrets
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from typing import Final
 from tarry.client.aio import Client
 from tarry.client.producers.producer import Producer
 from tarry.client.settings import Settings
+from tarry.console.jobs import Jobs
 from tarry.console.shared_answers import SharedAnswers
 from tarry.console.watch import Watch
 
@@ -37,9 +39,10 @@ SIGNING_IN_MAX: Final = 10
 class Access:
     """One token's way to the cluster."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.client = Client(settings)
         self.watch = Watch(self.client.operator)
+        self.jobs = Jobs(clock_s, self.watch.outdate)
         self.shared = SharedAnswers()
         self._producer: Producer | None = None
 
@@ -51,7 +54,8 @@ class Access:
         return self._producer
 
     async def close(self) -> None:
-        """End its event streams, and its connections."""
+        """End its event streams, its jobs, and its connections."""
+        await self.jobs.end()
         await self.watch.ended()
         await self.client.close()
 

@@ -21,8 +21,11 @@ from tarry.console.accesses import SWEEP_S, Accesses
 from tarry.console.guard import Guard
 from tarry.console.pages import (
     ahead,
+    ahead_range,
+    audit,
     cluster,
     groups,
+    jobs,
     message,
     messages,
     now,
@@ -36,7 +39,21 @@ from tarry.console.rendering import HERE, http_error_page, tarry_error_page
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 STREAMS_MAX: Final = 200
 """Event streams open at once; pages beyond show what they had when they were opened."""
-PAGES: Final = (now, ahead, topics, purge, groups, schedules, message, messages, cluster, sign_in)
+PAGES: Final = (
+    now,
+    ahead,
+    ahead_range,
+    topics,
+    purge,
+    groups,
+    schedules,
+    message,
+    messages,
+    cluster,
+    audit,
+    jobs,
+    sign_in,
+)
 
 
 class Console:

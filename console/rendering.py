@@ -43,8 +43,12 @@ NAVIGATION: Final = (
     ("/schedules", "Schedules", "s"),
     ("/message", "Message", "m"),
     ("/cluster", "Cluster", "c"),
+    ("/audit", "Audit", "u"),
+    ("/jobs", "Jobs", "j"),
 )
 """Address, title, and the key that opens it after ``g``."""
+FOR_OPERATORS: Final = frozenset({"/audit"})
+"""Pages that others have nothing from."""
 BEFORE: Final = "before"
 """Field of a review: the hash of the settings that it compares with."""
 _STATUS: Final[tuple[tuple[type[TarryError], int], ...]] = (
@@ -72,7 +76,6 @@ _templates.globals.update(
     path=cells.path,
     link=cells.link,
     badge=cells.badge,
-    NAVIGATION=NAVIGATION,
     VERSION=VERSION,
     FORM_TOKEN=FORM_TOKEN,
 )
@@ -101,12 +104,14 @@ def render(request: Request, template: str, *, status: int = 200, **values: Any)
 
 def _html(request: Request, template: str, values: Mapping[str, Any]) -> str:
     accesses, cookie = request.app.state.console.accesses, request.state.cookie
+    rights = rights_of(values["look"] if "look" in values else accesses.of(cookie).watch.last)
     return _templates.get_template(template).render(
         here=values.get("page") or _page_of(request.url.path),
         query=request.url.query,
         form_token=accesses.form_token(cookie),
         signed_in=accesses.knows(cookie),
-        rights=rights_of(values["look"] if "look" in values else accesses.of(cookie).watch.last),
+        rights=rights,
+        navigation=[one for one in NAVIGATION if rights.operate or one[0] not in FOR_OPERATORS],
         **values,
     )
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
-from tarry.console.rendering import live, page
+from tarry.console.pages.ahead_range import counts
+from tarry.console.rendering import access_of, live, render
 from tarry.console.views.ahead import COLUMNS, SPANS, ahead_of, span_of
 from tarry.console.views.table import Column, table_of
 from tarry.console.views.topics import TOPIC_COLUMNS, topic_rows
@@ -33,7 +35,16 @@ async def values_of(request: Request, look: Look) -> Mapping[str, Any]:
     }
 
 
+async def _ahead(request: Request) -> Response:
+    """Return the page; what is due in a chosen range by topic is counted once, as it is opened."""
+    look = await access_of(request).watch.look()
+    values = dict(await values_of(request, look))
+    ahead = values["ahead"]
+    in_range = await counts(request, look, ahead.range_ms) if ahead.chosen and not ahead.over else []
+    return render(request, "ahead.html", look=look, in_range=in_range, **values)
+
+
 ROUTES: Final = (
-    Route("/ahead", page("ahead.html", values_of)),
+    Route("/ahead", _ahead),
     Route("/live/ahead", live("ahead_live.html", values_of)),
 )

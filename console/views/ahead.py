@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import typer
 
-from tarry.client.cli.times import parse_time_ms
+from tarry.client.cli.times import parse_time_ms, time_text
 from tarry.console.views import cells
 from tarry.console.views.table import Column, Row
 
@@ -71,6 +72,13 @@ def ahead_of(pending: Sequence[int], now_ms: int, values: Mapping[str, Any]) -> 
     first = min(max(0, (from_ms - start_ms) // 1_000), len(seconds))
     last = min(max(first, -((start_ms - to_ms) // 1_000)), len(seconds))
     return Ahead(start_ms, seconds, first, last, True, to_ms <= start_ms)
+
+
+def address_of(from_ms: int, to_ms: int, span: str) -> str:
+    """Return the address of the page with a range."""
+    return "/ahead?" + urlencode(
+        {"span": span if span in SPANS else SPAN, "from": time_text(from_ms), "to": time_text(to_ms)}
+    )
 
 
 def span_of(values: Mapping[str, Any]) -> str:

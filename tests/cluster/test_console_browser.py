@@ -59,6 +59,8 @@ def pages(scene: Scene) -> dict[str, str]:
         "search": "/message",
         "message": f"/message/{scene.message_id}",
         "cluster": "/cluster",
+        "audit": "/audit",
+        "jobs": "/jobs",
         "sign-in": "/sign-in",
         "missing": "/nothing",
     }
@@ -173,8 +175,38 @@ def test_a_range_is_chosen_by_dragging(scene: Scene) -> None:
         page.wait_for_selector("text=in the chosen range")
         part = int(page.locator(".figure dd").first.inner_text().replace(",", ""))
         assert 0 < part < whole
+        page.wait_for_selector("#range-table")
+        accessible(page)
         page.click("text=Show the whole span")
         page.wait_for_selector("text=in the span")
+
+
+def test_what_is_due_in_a_range_is_cancelled_and_its_job_is_left_and_come_back_to(scene: Scene) -> None:
+    with (
+        page_of(scene.chromium, scene.url, viewport=PHONE) as page,
+        sync.connect(scene.cluster.addresses) as client,
+    ):
+        with client.producer() as producer:
+            producer.schedule_batch("ranged", [b"x"] * 3_000, delay_ms=[2_000_000] * 3_000)
+        page.goto("/ahead?span=3600")
+        now_ms = client.operator().status().now_ms
+        page.fill("#from", str(now_ms + 1_900_000))
+        page.fill("#to", str(now_ms + 2_100_000))
+        page.press("#to", "Enter")
+        shown(page.locator("#range-table tr:has-text('ranged') td").first).to_have_text("3,000")
+        page.fill("#cancel-topic", "ranged")
+        page.press("#cancel-topic", "Enter")
+        page.wait_for_selector("text=3,000 pending messages of ranged are due")
+        page.click("button:text-is('Cancel them')")
+        page.wait_for_selector("text=3,000 messages are cancelled.")
+        accessible(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        picture(page, "job-phone")
+        page.click("text=Go back to where it was started")
+        shown(page.locator("#range-table tr:has-text('ranged')")).to_have_count(0)
+        page.goto("/jobs")
+        page.click("text=Cancel in ranged")
+        shown(page.locator(".badge")).to_have_text("done")
 
 
 def test_a_change_is_asked_about_and_done(scene: Scene) -> None:

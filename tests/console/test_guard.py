@@ -117,6 +117,9 @@ POSTS = (
     "/cluster/upgrade",
     "/cluster/remove",
     "/cluster/settings",
+    "/ahead/cancel",
+    "/jobs/j/stop",
+    "/jobs/j/on",
     "/sign-in",
     "/sign-out",
 )
@@ -136,7 +139,11 @@ def test_all_changes_are_among_those_paths() -> None:
     app = console_app(NOBODY)
     changing = [route.path for route in app.routes if "POST" in (getattr(route, "methods", None) or ())]
     plain = {
-        re.sub(r"\{(\w+)\}", lambda of: {"topic": "t", "group": "g", "id": "x", "name": "s"}[of[1]], path)
+        re.sub(
+            r"\{(\w+)\}",
+            lambda of: {"topic": "t", "group": "g", "id": "x", "name": "s", "job": "j"}[of[1]],
+            path,
+        )
         for path in changing
     }
     assert plain == set(POSTS)
