@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from tarry.client.errors import TarryError
 from tarry.client.settings import Settings
 from tarry.console.accesses import SWEEP_S, Accesses
+from tarry.console.folders import NONE, Folders
 from tarry.console.guard import Guard
 from tarry.console.pages import (
     ahead,
@@ -34,6 +35,8 @@ from tarry.console.pages import (
     sign_in,
     topics,
 )
+from tarry.console.pages import backups as backups_page
+from tarry.console.pages.backups import Downloads
 from tarry.console.rendering import HERE, http_error_page, tarry_error_page
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
@@ -50,6 +53,7 @@ PAGES: Final = (
     message,
     messages,
     cluster,
+    backups_page,
     audit,
     jobs,
     sign_in,
@@ -59,7 +63,9 @@ PAGES: Final = (
 class Console:
     """State that all pages share."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, folders: Folders) -> None:
+        self.folders = folders
+        self.downloads = Downloads()
         self.accesses = Accesses(settings, time.monotonic)
         self.streams_left = STREAMS_MAX
 
@@ -70,7 +76,7 @@ async def _sweep(accesses: Accesses) -> None:
         await accesses.sweep()
 
 
-def console_app(settings: Settings, hosts: Iterable[str] = ()) -> Starlette:
+def console_app(settings: Settings, hosts: Iterable[str] = (), folders: Folders = NONE) -> Starlette:
     """Return the application for the cluster of these settings; their token is not used.
 
     ``hosts``: names under which browsers reach it, beside those of loopback.
@@ -96,5 +102,5 @@ def console_app(settings: Settings, hosts: Iterable[str] = ()) -> Starlette:
         exception_handlers={HTTPException: http_error_page, TarryError: tarry_error_page},
         lifespan=lifespan,
     )
-    app.state.console = Console(settings)
+    app.state.console = Console(settings, folders)
     return app

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,6 +22,15 @@ def console(
         list[str] | None,
         typer.Option("--host", help="Name under which browsers reach it, as through a proxy; once for each."),
     ] = None,
+    backups: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            exists=True,
+            file_okay=False,
+            help="Folder for backups, of which each has one of its own.",
+        ),
+    ] = None,
     *,
     cluster: OnCluster,
 ) -> None:
@@ -32,6 +42,7 @@ def console(
     Exit codes: 0 ended as asked, 2 wrong usage, or the address is in use.
     """
     require("console")
+    from tarry.console.folders import Folders
     from tarry.console.server import serve
 
     settings = cluster.client().settings
@@ -45,7 +56,7 @@ def console(
         print_json({"url": url})
     else:
         words().print(f"console: {url} (Ctrl-C ends it)", soft_wrap=True)
-    asyncio.run(serve(settings, listener, (*(host or ()), listen.rpartition(":")[0])))
+    asyncio.run(serve(settings, listener, (*(host or ()), listen.rpartition(":")[0]), Folders(backups)))
 
 
 def _listener(listen: str) -> socket.socket:

@@ -97,6 +97,17 @@ def rights_of(look: Look | None) -> Rights:
     return look.best.rights if look is not None and look.best is not None else Rights()
 
 
+async def operators_look(request: Request) -> Look:
+    """Return a look, where the visitor may operate. Raises NotPermitted.
+
+    For what no node checks: the console's own folders.
+    """
+    look = await access_of(request).watch.look()
+    if not rights_of(look).operate:
+        raise NotPermitted(Reason.PERMISSION_DENIED, "this is for who may operate the cluster")
+    return look
+
+
 def render(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
     """Return a page."""
     return HTMLResponse(_html(request, template, values), status)

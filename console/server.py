@@ -13,18 +13,21 @@ import uvicorn
 
 from tarry.client.settings import Settings
 from tarry.console.app import console_app
+from tarry.console.folders import NONE, Folders
 
 CLOSE_S: Final = 2
 """For which open requests may go on once the process is told to end."""
 CONNECTIONS_MAX: Final = 500
 
 
-async def serve(settings: Settings, listener: socket.socket, hosts: Iterable[str] = ()) -> None:
+async def serve(
+    settings: Settings, listener: socket.socket, hosts: Iterable[str] = (), folders: Folders = NONE
+) -> None:
     """Serve the pages on a listening socket until SIGINT or SIGTERM.
 
     ``hosts``: names under which browsers reach it, beside those of loopback.
     """
-    app = console_app(settings, hosts)
+    app = console_app(settings, hosts, folders)
     config = uvicorn.Config(
         app,
         log_level="warning",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -14,15 +13,12 @@ from tarry.client.aio import Client
 from tarry.client.cli.options import OnCluster
 from tarry.client.cli.output import REFUSED, Output, cell, print_fields, print_json, words
 from tarry.client.cli.times import time_text
-from tarry.client.errors import Unavailable
-from tarry.client.operators.backup import source_of
+from tarry.client.operators.backup import source_of, steps
 from tarry.client.operators.cluster_operator import Operator
 from tarry.proto.backup_folder import BackupDamaged, BackupRefused, FolderWriter, StreamWriter
-from tarry.proto.reasons import Reason
 from tarry.proto.tarry_operator_pb2 import BackupManifest
 
 STREAM = "-"
-KEPT_FILES_MAX = 12_288
 MIB = 1 << 20
 
 
@@ -53,7 +49,6 @@ async def backup(
         writer = StreamWriter(sys.stdout.buffer) if to == STREAM else FolderWriter(Path(to))
         try:
             manifest = await _copied(operator, source_of(status, node), status.applied_index, writer)
-            writer.finish()
         finally:
             writer.close()
     except (BackupDamaged, BackupRefused) as error:
@@ -76,35 +71,11 @@ async def _copied(
     operator: Operator, address: str, index_min: int, writer: FolderWriter | StreamWriter
 ) -> BackupManifest:
     """Let the writer take a node's backup; return its manifest."""
-    manifest: BackupManifest | None = None
     with words().status(f"backup of {address}: waiting for its checkpoint") as spinner:
-        kept = writer.kept()[:KEPT_FILES_MAX]
-        async for part in operator.backup(address, kept=kept, index_min=index_min):
-            if part.HasField("manifest"):
-                manifest = part.manifest
-                _check_room(writer, manifest)
-                writer.begin(manifest)
-            elif manifest is not None:
-                writer.take(part.chunk)
-                done = f"file {part.chunk.file + 1:,} of {len(manifest.files):,}"
-                spinner.update(f"backup of {address}: {done}, {writer.bytes_written / MIB:,.0f} MiB new")
-    if manifest is None:
-        raise Unavailable(Reason.BACKUP_UNAVAILABLE, f"{address} sent nothing: ask again")
-    return manifest
-
-
-def _check_room(writer: FolderWriter | StreamWriter, manifest: BackupManifest) -> None:
-    """Raise BackupRefused where the disk has not the room for what is new."""
-    if isinstance(writer, StreamWriter):
-        return
-    disk = os.statvfs(writer.folder)
-    kept = {file.name: file.size_bytes for file in writer.kept()}
-    needed = sum(max(0, file.size_bytes - kept.get(file.name, 0)) for file in manifest.files)
-    if needed > disk.f_bavail * disk.f_frsize:
-        free = disk.f_bavail * disk.f_frsize
-        raise BackupRefused(
-            f"{writer.folder} needs {needed} bytes more, and its disk has {free} free: make room"
-        )
+        async for at in steps(operator, address, index_min, writer):
+            done = f"file {min(at.file + 1, len(at.manifest.files)):,} of {len(at.manifest.files):,}"
+            spinner.update(f"backup of {address}: {done}, {at.new_bytes / MIB:,.0f} MiB new")
+    return at.manifest
 
 
 def _told(manifest: BackupManifest, new_bytes: int, to: str) -> dict[str, object]:

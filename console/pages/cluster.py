@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tarry.client.operators.cluster_operator import Operator
 from tarry.client.operators.cluster_settings import ClusterOptions
 from tarry.client.operators.upgrade_status import upgrade_status
 from tarry.console.forms import CLUSTER_FIELDS, Misread, changes, filled_in, fingerprint, read
 from tarry.console.guard import form_of
+from tarry.console.jobs import Job, Work
+from tarry.console.pages.jobs import start
 from tarry.console.rendering import (
     BEFORE,
     access_of,
@@ -20,19 +24,23 @@ from tarry.console.rendering import (
     confirmed,
     done,
     live,
+    operators_look,
     render,
     review,
     rights_of,
 )
-from tarry.console.views.cluster import COLUMNS, LED_COLUMNS, node_rows
+from tarry.console.views.cluster import COLUMNS, LED_COLUMNS, led_spans, node_rows
 from tarry.console.views.table import table_of
 from tarry.console.watch import Look
 
 BACK: Final = "/cluster"
+ADD_MS: Final = 600_000
+"""In which a new member has to have learnt what there is."""
 
 
 async def values_of(request: Request, look: Look) -> Mapping[str, Any]:
     """Return what the page shows of a look."""
+    led = led_spans(look)
     return {
         "nodes": table_of("nodes", "Nodes", COLUMNS, node_rows(look), request.query_params, "node"),
         "leaders": table_of(
@@ -43,6 +51,10 @@ async def values_of(request: Request, look: Look) -> Mapping[str, Any]:
             request.query_params,
             "-at_ms",
             "led-",
+        ),
+        "led": led,
+        "led_names": sorted(
+            {("none" if one.color < 0 else str(one.color), one.leader or "nobody") for one in led}
         ),
         "upgrade": upgrade_status(look.answers),
     }
@@ -105,6 +117,37 @@ async def _finish(request: Request) -> Response:
     return done(request, "Upgrade finished", [f"The cluster is at level {level}."], BACK)
 
 
+async def _add(request: Request) -> Response:
+    form = await form_of(request)
+    node, address = form.get("node", "").strip(), form.get("address", "").strip()
+    if not node or not address:
+        raise HTTPException(400, "name the node and its address, host:port")
+    look = await operators_look(request)
+    if not form.get("confirmed"):
+        there = [member.node for member in look.best.members] if look.best is not None else []
+        count = len({*there, node})
+        sentences = [
+            f"{node} at {address} learns all there is, and then counts.",
+            f"There are {count} members then, of which {count // 2 + 1} must run.",
+            "It has to run already, started with join = true and the other nodes as its members.",
+            *([f"{node} is a member already."] if node in there else []),
+        ]
+        return review(request, f"Add {node}", sentences, form, button="Add it", back=BACK)
+    return start(
+        request, f"Add {node}", BACK, _adding(client_of(request).operator(), node, address), can_stop=False
+    )
+
+
+def _adding(operator: Operator, node: str, address: str) -> Work:
+    async def work(job: Job) -> bool:
+        job.tell(0, 0, [f"{node} learns what there is; for this it has {ADD_MS // 60_000} minutes."])
+        members = await operator.add_member(node, address, deadline_ms=ADD_MS)
+        job.tell(1, 1, [f"Members are {', '.join(members)}."])
+        return True
+
+    return work
+
+
 async def _remove(request: Request) -> Response:
     form = await form_of(request)
     node = form.get("node", "")
@@ -144,6 +187,7 @@ ROUTES: Final = (
     Route("/live/cluster", live("cluster_live.html", values_of)),
     Route("/cluster/transfer", _transfer, methods=["POST"]),
     Route("/cluster/upgrade", _finish, methods=["POST"]),
+    Route("/cluster/add", _add, methods=["POST"]),
     Route("/cluster/remove", _remove, methods=["POST"]),
     Route("/cluster/settings", _change, methods=["POST"]),
 )

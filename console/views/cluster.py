@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from tarry.client.errors import TarryError
 from tarry.client.operators.cluster_status import ClusterStatus, Member
 from tarry.console.views import cells
@@ -34,6 +36,47 @@ LED_COLUMNS = (
     Column("leader", "Leader", show=lambda row: row["leader"] or "none"),
     Column("term", "Term", number=True),
 )
+
+
+TIMELINE: Final = 1_000
+"""Units of the picture of leaders, from the first that was seen until now."""
+COLORS: Final = 6
+
+
+class LedSpan(NamedTuple):
+    """A part of that picture: who led from when until when."""
+
+    leader: str
+    """Empty: none was known."""
+    term: int
+    from_ms: int
+    until_ms: int
+    x: float
+    width: float
+    color: int
+    """One of ``COLORS``, the same for one node; -1: nobody led."""
+
+
+def led_spans(look: Look) -> list[LedSpan]:
+    """Return who led while pages were open, as parts of a picture; a part is one unit wide at least."""
+    if not look.leaders:
+        return []
+    begins = [led.at_ms for led in look.leaders]
+    now_ms = max(look.best.now_ms if look.best is not None else 0, begins[-1])
+    first, whole_ms = begins[0], max(1, now_ms - begins[0])
+    names = sorted({led.leader for led in look.leaders} - {""})
+    return [
+        LedSpan(
+            led.leader,
+            led.term,
+            led.at_ms,
+            until_ms,
+            TIMELINE * max(0, led.at_ms - first) / whole_ms,
+            max(1.0, TIMELINE * max(0, until_ms - led.at_ms) / whole_ms),
+            names.index(led.leader) % COLORS if led.leader else -1,
+        )
+        for led, until_ms in zip(look.leaders, [*begins[1:], now_ms], strict=True)
+    ]
 
 
 def node_rows(look: Look) -> list[Row]:

@@ -9,23 +9,27 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO
 
 import httpx
 
 from tarry.console.guard import FORM_TOKEN
 
 END_S = 20
+JOB_S = 40.0
 
 
 @contextmanager
-def console_of(servers: str, *arguments: str) -> Iterator[str]:
-    """Run ``tarry console`` on a free port, and yield its address."""
+def console_of(servers: str, *arguments: str, errors: IO[bytes] | None = None) -> Iterator[str]:
+    """Run ``tarry console`` on a free port, and yield its address. ``errors``: takes what it writes there."""
     command = [sys.executable, "-m", "tarry.node", "console", "--listen", "127.0.0.1:0", "-o", "json"]
     process = subprocess.Popen(
         [*command, *arguments],
         stdout=subprocess.PIPE,
+        stderr=errors,
         text=True,
         env={**os.environ, "TARRY_SERVER": servers},
     )
@@ -37,6 +41,15 @@ def console_of(servers: str, *arguments: str) -> Iterator[str]:
     finally:
         process.kill()
         process.communicate()
+
+
+def ended(visitor: Visitor, page: str) -> str:
+    """Return the page of a job once it has ended, from its page as it was."""
+    [address] = re.findall(r'sse-connect="/live(/jobs/\w+)"', page)
+    ends_s = time.monotonic() + JOB_S
+    while re.search(r'class="badge \w+">(running|stopping)<', page) and time.monotonic() < ends_s:
+        page = visitor.get(address)
+    return page
 
 
 class Visitor:

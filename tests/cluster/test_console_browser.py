@@ -59,6 +59,7 @@ def pages(scene: Scene) -> dict[str, str]:
         "search": "/message",
         "message": f"/message/{scene.message_id}",
         "cluster": "/cluster",
+        "backups": "/cluster/backups",
         "audit": "/audit",
         "jobs": "/jobs",
         "sign-in": "/sign-in",

@@ -14,7 +14,7 @@ from tarry.client import sync
 from tarry.client.cli.times import time_text
 from tarry.client.local.cluster import LocalCluster, Setting, toml
 from tarry.client.results import MessageState
-from tests.cluster.consoles import Visitor, console_of
+from tests.cluster.consoles import Visitor, console_of, ended
 from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 
@@ -22,7 +22,6 @@ TOKENS: dict[str, Setting] = {
     "root": {"name": "ops", "produce": ["*"], "consume": ["*"], "operate": True},
     "shop": {"name": "shop", "produce": ["orders"], "consume": ["orders"]},
 }
-PATIENCE_S = 30.0
 MANY = 10_000
 
 
@@ -54,15 +53,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             sync.connect(cluster.addresses, token="root") as client,
         ):
             yield Scene(url, client, cluster)
-
-
-def ended(visitor: Visitor, page: str) -> str:
-    """Return the page of a job once it has ended, as its own address has it."""
-    [address] = re.findall(r'sse-connect="/live(/jobs/\w+)"', page)
-    ends_s = time.monotonic() + PATIENCE_S
-    while re.search(r'class="badge \w+">(running|stopping)<', page) and time.monotonic() < ends_s:
-        page = visitor.get(address)
-    return page
 
 
 def test_what_a_topic_has_in_a_range_is_counted_and_cancelled_by_a_job(scene: Scene) -> None:
