@@ -14,6 +14,7 @@ from tarry.client.cli.options import cluster_command
 from tarry.client.cli.output import Output, print_fields, words
 from tarry.client.cli.times import time_text
 from tarry.console.command import console
+from tarry.gateway.command import gateway_app
 from tarry.node.dev import dev
 from tarry.proto.extras import require
 from tarry.proto.version import VERSION
@@ -233,6 +234,7 @@ def _member(text: str) -> tuple[str, str]:
 
 app.command()(dev)
 cluster_command(app, epilog="")(console)
+app.add_typer(gateway_app, name="gateway")
 app.add_typer(client_commands.app)
 
 

@@ -23,6 +23,7 @@ PACKAGES: Final = {
     "spark": ("pyspark", "pyarrow"),  # the others are asked for only by some of its commands
     "chaos": ("pysyncobj", "toxiproxy", "plotly", "jinja2"),
     "console": ("starlette", "uvicorn", "jinja2"),
+    "http": ("starlette", "uvicorn", "httpcore"),  # pydantic is typer's, too
     "opentelemetry": ("opentelemetry",),
 }
 LACKING: Final = 2  # exit code, as of wrong usage

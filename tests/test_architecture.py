@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("proto", "wheel", "replication", "node", "client", "console", "chaos", "spark", "bench")
+FOLDERS = ("proto", "wheel", "replication", "node", "client", "console", "gateway", "chaos", "spark", "bench")
 
 # folder -> the other folders of ours that it may import, each "folder" or "folder.module"
 MAY_IMPORT = {
@@ -23,11 +23,12 @@ MAY_IMPORT = {
     "client": {"proto"},
     "node": {"replication", "wheel", "proto"},
     "console": {"client", "proto.extras", "proto.reasons", "proto.version"},
+    "gateway": {"client", "proto.extras", "proto.reasons", "proto.version"},
     "chaos": {"client", "proto"},
     "bench": {"client", "proto", "wheel", "replication"},  # parts are measured by themselves, too
     "spark": {"proto"},
 }
-COMMAND_LINE = re.compile(r"node/(__main__|dev)\.py")  # these few files of node may import client and console
+COMMAND_LINE = re.compile(r"node/(__main__|dev)\.py")  # they may import client, console and gateway
 
 # folder -> its sub-folders, each of which may import those before it; type-only imports count
 ROOMS = {
@@ -68,6 +69,7 @@ ROOMS = {
         "cli",
     ),
     "console": ("views", "pages"),
+    "gateway": ("push", "http"),
     "chaos": ("checks", "cluster", "traffic", "faults", "report", "scenarios"),
     "spark": ("checks",),
 }
@@ -89,8 +91,9 @@ FENCES = {
     ),
     "pyspark": ("spark/",),
     "prometheus_client": ("node/",),
-    "starlette": ("console/",),
-    "uvicorn": ("console/server.py",),
+    "starlette": ("console/", "gateway/http/"),
+    "uvicorn": ("console/server.py", "gateway/http/server.py"),
+    "httpcore": ("gateway/push/",),
     "opentelemetry": (
         "client/tracing.py",
         "client/spans.py",
@@ -177,7 +180,8 @@ def crosses_a_border(found: Import) -> bool:
     if parts[0] != "tarry" or len(parts) < 2:
         return False
     folder = found.file.split("/")[0]
-    allowed = MAY_IMPORT[folder] | ({"client", "console"} if COMMAND_LINE.fullmatch(found.file) else set())
+    clients = {"client", "console", "gateway"} if COMMAND_LINE.fullmatch(found.file) else set()
+    allowed = MAY_IMPORT[folder] | clients
     return parts[1] != folder and parts[1] not in allowed and ".".join(parts[1:3]) not in allowed
 
 
@@ -274,6 +278,9 @@ def test_our_own_code_is_imported_under_one_name_only(folder: str) -> None:
         ("chaos/a.py", "from ..node import config", crosses_a_border),
         ("console/a.py", "from tarry.proto import tarry_operator_pb2", crosses_a_border),
         ("node/app.py", "from tarry.console.app import console_app", crosses_a_border),
+        ("gateway/http/a.py", "from tarry.console.accesses import Accesses", crosses_a_border),
+        ("gateway/push/a.py", "from tarry.gateway.http.app import gateway_app", runs_upward),
+        ("gateway/http/a.py", "import httpcore", jumps_a_fence),
         ("client/a.py", "import starlette.routing", jumps_a_fence),
         ("wheel/a.py", "from tarry.proto import tarry_log_pb2", crosses_a_border),
         ("replication/driver/driver.py", "import pysyncobj.node", jumps_a_fence),
@@ -296,6 +303,7 @@ def test_a_planted_violation_is_found(path: str, text: str, rule: object) -> Non
         ("node/__main__.py", "from tarry.client.cli import main"),
         ("node/dev.py", "import tarry.client.local.cluster"),
         ("node/__main__.py", "from tarry.console.command import console"),
+        ("node/__main__.py", "from tarry.gateway.command import gateway_app"),
         ("wheel/a.py", "from tarry.proto.message_id import MessageId"),
         ("replication/raft/guarded_syncobj.py", "import pysyncobj"),
         ("wheel/b.py", "from .a import f"),

@@ -83,6 +83,7 @@ def test_the_command_line_starts_without_any_extra() -> None:
         ("tarry.spark", ["reconcile", "ledgers", "--out", "nowhere"], "spark", 2),
         ("tarry.chaos", ["--list"], "chaos", 2),
         ("tarry.node", ["console", "--listen", "127.0.0.1:0"], "console", 2),
+        ("tarry.node", ["gateway", "http", "--listen", "127.0.0.1:0"], "http", 2),
     ],
 )
 def test_a_command_without_its_extra_names_it(module: str, command: list[str], extra: str, code: int) -> None:

@@ -1,0 +1,101 @@
+"""``tarry gateway``: ways to the cluster for programs that do not speak gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tarry.client.cli.options import OnCluster, cluster_command
+from tarry.client.cli.output import Output, print_json, words
+from tarry.proto.extras import require
+
+gateway_app = typer.Typer(no_args_is_help=True, help="Ways to the cluster for programs without gRPC.")
+EPILOG = "Exit codes: 0 ended as asked, 2 wrong usage, a fault in the file, or the address is in use."
+
+
+@cluster_command(gateway_app, epilog=EPILOG)
+def http(
+    listen: Annotated[
+        str, typer.Option(help="host:port of the operations; port 0: any free one.")
+    ] = "127.0.0.1:8090",
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="TOML file with limits and pushes; gateway/README.md has its keys.",
+        ),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option("--host", help="Name under which programs reach it, as through a proxy; once for each."),
+    ] = None,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--origin", help="Web site whose pages may call it, as https://shop.example; once for each."
+        ),
+    ] = None,
+    own_certificate: Annotated[
+        Path | None,
+        typer.Option("--certificate", exists=True, dir_okay=False, help="PEM file: serve HTTPS with it."),
+    ] = None,
+    own_key: Annotated[
+        Path | None, typer.Option("--key", exists=True, dir_okay=False, help="PEM file of its private key.")
+    ] = None,
+    *,
+    cluster: OnCluster,
+) -> None:
+    """Serve HTTP and JSON until Ctrl-C: schedule, change, find, receive, settle; post to URLs what is due.
+
+    Callers bear their own tokens: --token is not lent to them, but pushes of the file consume with it. The
+    page / shows all operations, /openapi.json is for programs.
+    """
+    require("http")
+    from tarry.gateway.http.config import DEFAULT, load
+    from tarry.gateway.http.server import Certificate, serve
+
+    if (own_certificate is None) != (own_key is None):
+        raise typer.BadParameter("--certificate and --key go together")
+    for name in origin or ():
+        if not name.startswith(("https://", "http://")) or name.count("/") != 2:
+            text = f"{name!r} is no origin: write scheme://host or scheme://host:port"
+            raise typer.BadParameter(text, param_hint="--origin")
+    settings = cluster.client().settings
+    try:
+        read = DEFAULT if config is None else load(config)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{config}: {error}", param_hint="--config") from None
+    pair = None
+    if own_certificate is not None and own_key is not None:
+        pair = Certificate(own_certificate, own_key)
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(own_certificate, own_key)
+        except (OSError, ssl.SSLError) as error:
+            raise typer.BadParameter(f"{own_certificate}: {error}", param_hint="--certificate") from None
+    try:
+        listener = _listener(listen)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"cannot listen on {listen}: {error}", param_hint="--listen") from None
+    bound, port = listener.getsockname()[:2]
+    url = f"{'https' if pair else 'http'}://{f'[{bound}]' if ':' in bound else bound}:{port}"
+    if cluster.output is Output.JSON:
+        print_json({"url": url})
+    else:
+        words().print(f"gateway: {url} (Ctrl-C ends it)", soft_wrap=True)
+    names = (*(host or ()), listen.rpartition(":")[0])
+    asyncio.run(serve(settings, read, listener, names, origin or (), pair))
+
+
+def _listener(listen: str) -> socket.socket:
+    """Return the socket of ``host:port``. Raises ValueError, OSError."""
+    name, separator, port = listen.rpartition(":")
+    if not separator or not name or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError("expected host:port, such as 127.0.0.1:8090")
+    family = socket.AF_INET6 if ":" in name else socket.AF_INET
+    return socket.create_server((name.strip("[]"), int(port)), family=family, backlog=512)

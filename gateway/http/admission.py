@@ -1,0 +1,83 @@
+"""Admission: how many requests, polls, streams and bytes of bodies there are at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from starlette.requests import ClientDisconnect, Request
+
+from tarry.gateway.http.config import Limits
+from tarry.gateway.http.errors import GatewayReason, RequestRefused
+
+JSON_TYPE: Final = "application/json"
+
+
+class Slots:
+    """So many at once; more are refused."""
+
+    def __init__(self, what: str, most: int) -> None:
+        self.used = 0
+        self._what, self._most = what, most
+
+    @contextmanager
+    def taken(self, count: int = 1) -> Iterator[None]:
+        """Hold some of them meanwhile. Raises RequestRefused."""
+        if self.used + count > self._most:
+            raise RequestRefused(
+                GatewayReason.GATEWAY_BUSY, f"the gateway has {self._what}: {self._most:,}, its maximum"
+            )
+        self.used += count
+        try:
+            yield
+        finally:
+            self.used -= count
+
+
+class Admission:
+    """The gateway's limits, and how much of each is in use."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.calls = Slots("requests", limits.calls_max)
+        self.polls = Slots("calls of receive", limits.polls_max)
+        self.streams = Slots("event streams", limits.streams_max)
+        self.bodies = Slots("bytes of bodies", max(limits.bodies_bytes_max, limits.body_bytes_max))
+
+    @contextmanager
+    def body_room(self, request: Request) -> Iterator[None]:
+        """Hold room for a request's body: as many bytes as it says, or as it may have."""
+        most = self.limits.body_bytes_max
+        declared = request.headers.get("content-length")
+        size_bytes = most if declared is None or not declared.isdecimal() else int(declared)
+        if size_bytes > most:
+            raise _too_large(most)
+        with self.bodies.taken(size_bytes):
+            yield
+
+    async def body_of(self, request: Request) -> bytes:
+        """Return a request's body. Raises RequestRefused, ClientDisconnect."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != JSON_TYPE or "content-encoding" in request.headers:
+            text = f"the body is of the type {kind[:60]!r}, or compressed"
+            raise RequestRefused(GatewayReason.CONTENT_TYPE_UNKNOWN, text)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.limits.body_ms / 1_000):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > self.limits.body_bytes_max:
+                        raise _too_large(self.limits.body_bytes_max)
+        except TimeoutError:
+            text = f"the body has not come within {self.limits.body_ms} ms"
+            raise RequestRefused(GatewayReason.BODY_TOO_SLOW, text) from None
+        return bytes(body)
+
+
+def _too_large(most: int) -> RequestRefused:
+    return RequestRefused(GatewayReason.BODY_TOO_LARGE, f"a body has {most:,} bytes at most")
+
+
+__all__ = ["JSON_TYPE", "Admission", "ClientDisconnect", "Slots"]

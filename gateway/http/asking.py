@@ -1,0 +1,128 @@
+"""Operations that ask what waits, and change nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from tarry.client.aio import ListedMessage
+from tarry.gateway.http import fields
+from tarry.gateway.http.bodies import BodyAs, fields_of
+from tarry.gateway.http.call import Call
+
+
+class Contents(Protocol):
+    """Content of a message, as several of the client's values have it."""
+
+    @property
+    def tags(self) -> tuple[str, ...]: ...
+    @property
+    def keys(self) -> tuple[str, ...]: ...
+    @property
+    def ordering_key(self) -> str: ...
+    @property
+    def idempotency_key(self) -> str: ...
+    @property
+    def properties(self) -> Any: ...
+    @property
+    def body(self) -> bytes | None: ...
+
+
+def content(message: Contents, wanted: BodyAs) -> dict[str, Any]:
+    """Return the fields of a message's content; without a body where it was not asked for."""
+    return {
+        "tags": list(message.tags),
+        "keys": list(message.keys),
+        "ordering_key": message.ordering_key,
+        "idempotency_key": message.idempotency_key,
+        "properties": dict(message.properties),
+        **({} if message.body is None else fields_of(message.body, wanted)),
+    }
+
+
+async def get(call: Call) -> fields.Stored:
+    """Show a message as it is now."""
+    message = await call.producer.get(call.path["id"])
+    return fields.Stored(
+        id=message.id,
+        topic=message.topic,
+        due_ms=message.due_ms,
+        state=message.state,
+        **content(message, call.query.body_as),
+    )
+
+
+async def list_messages(call: Call) -> fields.ListedMessages:
+    """Show a page of what waits on a topic."""
+    query: fields.ListQuery = call.query
+    only: dict[str, Any] = {
+        "tags": query.tags,
+        "keys": None if query.key is None else [query.key],
+        "key_prefix": query.key_prefix,
+        "due_from_ms": query.due_from_ms,
+        "due_to_ms": query.due_to_ms,
+        "states": query.states,
+        "group": query.group or None,
+    }
+    given = {name: value for name, value in only.items() if value is not None}
+    page = await call.cluster_query().list_page(
+        call.path["topic"], size=query.size, cursor=query.cursor, bodies=query.bodies, **given
+    )
+    messages = [_listed(message, query.body_as) for message in page.messages]
+    return fields.ListedMessages(messages=messages, cursor=page.cursor)
+
+
+def _listed(message: ListedMessage, wanted: BodyAs) -> fields.Listed:
+    return fields.Listed(
+        id=message.id,
+        due_ms=message.due_ms,
+        state=message.state,
+        group=message.group,
+        attempt=message.attempt,
+        reason=message.reason,
+        offset=message.offset,
+        released_ms=message.released_ms,
+        damaged=message.damaged,
+        body_bytes=message.body_bytes,
+        **content(message, wanted),
+    )
+
+
+async def find(call: Call) -> fields.FoundMessages:
+    """Find the messages of a topic that have a key."""
+    query: fields.FindQuery = call.query
+    page = await call.cluster_query().find(
+        call.path["topic"],
+        query.key,
+        idempotency_key=query.idempotency_key,
+        due_from_ms=query.due_from_ms,
+        due_to_ms=query.due_to_ms,
+        states=query.states,
+        limit=query.size,
+        bodies=query.bodies,
+        begin=query.begin,
+    )
+    messages = [
+        fields.Found(
+            id=message.id,
+            due_ms=message.due_ms,
+            state=message.state,
+            content=fields.StoredFields(**content(message, query.body_as)) if query.bodies else None,
+        )
+        for message in page.messages
+    ]
+    return fields.FoundMessages(messages=messages, next=page.next, unreadable=page.unreadable)
+
+
+async def forecast(call: Call) -> fields.ForecastTold:
+    """Count the pending messages that are due in each second, minute or hour."""
+    query: fields.ForecastQuery = call.query
+    forecast = await call.cluster_query().forecast(
+        topic=query.topic,
+        tags=query.tags,
+        by=query.by,
+        from_ms=query.from_ms,
+        buckets=query.buckets,
+        linearizable=query.linearizable,
+    )
+    names = fields.ForecastTold.model_fields
+    return fields.ForecastTold(**{name: getattr(forecast, name) for name in names})

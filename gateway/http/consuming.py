@@ -1,0 +1,224 @@
+"""Operations that consume: receive by calls, an event stream, and the verdicts on what was received."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+from starlette.responses import StreamingResponse
+
+from tarry.client.aio import AckOutcome, Puller
+from tarry.client.consumers.message import View
+from tarry.client.consumers.unsettled import Verdict
+from tarry.client.errors import TarryError
+from tarry.gateway.http import fields
+from tarry.gateway.http.asking import content
+from tarry.gateway.http.bodies import BodyAs
+from tarry.gateway.http.call import Call
+from tarry.gateway.http.errors import GatewayReason, RequestRefused, fields_of_error
+from tarry.gateway.http.event_stream import EventStream
+from tarry.gateway.http.handles import Handle, Holder, parse
+from tarry.gateway.http.scheduling import check_count
+
+HOLDERS_MAX: Final = 100
+"""Consumers and queues whose messages one request settles: each is a call to the cluster."""
+HOLDERS_AT_ONCE: Final = 16
+RELEASE_S: Final = 5.0
+"""Within which what nobody has received any more is given back."""
+
+
+async def receive(call: Call) -> fields.ReceivedMessages:
+    """Receive due messages, and wait for the first of them."""
+    body: fields.ReceiveBody = call.body
+    limits = call.gateway.limits
+    for name, most in (("messages_max", limits.receive_messages_max), ("wait_ms", limits.wait_ms_max)):
+        if getattr(body, name) > most:
+            raise RequestRefused(GatewayReason.REQUEST_INVALID, f"{name}: {most:,} at most")
+    name = body.consumer or _new_name()
+    puller = call.access.client.puller(
+        call.path["topic"],
+        call.path["group"],
+        name=name,
+        tags=body.tags,
+        lease_ms=body.lease_ms,
+        start=body.begin,
+    )
+    messages = await _received(puller, call)
+    return fields.ReceivedMessages(
+        messages=[fields.Received(**_told(message, puller.group, name, body.body_as)) for message in messages]
+    )
+
+
+async def _received(puller: Puller, call: Call) -> list[View]:
+    """Return what comes; nothing once the caller is gone or the gateway ends."""
+    received = asyncio.ensure_future(puller.receive(call.body.messages_max, wait_ms=call.body.wait_ms))
+    gone = asyncio.ensure_future(call.disconnected())
+    ending = asyncio.ensure_future(call.gateway.ending.wait())
+    try:
+        await asyncio.wait({received, gone, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if not received.done():
+            return []
+        messages = received.result()
+        if gone.done() and messages:  # the answer would reach nobody
+            with contextlib.suppress(TarryError, TimeoutError):
+                async with asyncio.timeout(RELEASE_S):
+                    await puller.nack(messages, 0)
+            return []
+        return messages
+    finally:
+        for task in (received, gone, ending):
+            task.cancel()
+        await asyncio.gather(received, gone, ending, return_exceptions=True)
+
+
+def _told(message: View, group: str, consumer: str, wanted: BodyAs) -> dict[str, Any]:
+    holder = Holder(message.topic, group, consumer, message.queue)
+    return {
+        "handle": str(Handle(holder, message.offset)),
+        "id": message.id,
+        "topic": message.topic,
+        "due_ms": message.due_ms,
+        "released_ms": message.released_ms,
+        "attempt": message.attempt,
+        "maybe_duplicate": message.maybe_duplicate,
+        **content(message, wanted),
+    }
+
+
+async def events(call: Call) -> StreamingResponse:
+    """Open an event stream. What its caller has in hand at its end is given to others at once."""
+    query: fields.EventsQuery = call.query
+    gateway, limits = call.gateway, call.gateway.limits
+    last_ms = limits.stream_ms_max if query.last_ms is None else query.last_ms
+    bounds = ("credit", query.credit, limits.credit_max), ("last_ms", last_ms, limits.stream_ms_max)
+    for name, value, most in bounds:
+        if value > most:
+            raise RequestRefused(GatewayReason.REQUEST_INVALID, f"{name}: {most:,} at most")
+    topic, group, name = call.path["topic"], call.path["group"], _new_name()
+    stack = contextlib.AsyncExitStack()
+    async with stack:
+        stack.enter_context(gateway.admission.streams.taken())
+        access = await stack.enter_async_context(gateway.accesses.of(_token(call)))
+        consumer = access.client.consumer(
+            topic,
+            group,
+            name=name,
+            tags=query.tags,
+            lease_ms=query.lease_ms,
+            start=query.begin,
+            credit=query.credit,
+            in_hand_bytes_max=limits.stream_bytes_max,
+        )
+        await stack.enter_async_context(consumer)
+        stream = gateway.streams[name] = EventStream(consumer, access)
+        stack.callback(gateway.streams.pop, name)
+        held = stack.pop_all()
+
+    text = stream.events(
+        lambda message: fields.Received(**_told(message, group, name, query.body_as)).model_dump(
+            mode="json", exclude_unset=True
+        ),
+        gateway.ending,
+        last_ms,
+        limits.keep_alive_ms,
+    )
+    return _Events(text, held)
+
+
+class _Events(StreamingResponse):
+    """An event stream whose consumer is closed however it ends, also before its first event.
+
+    Not by the generator: Starlette ends that in a cancelled scope, where nothing can be awaited.
+    """
+
+    def __init__(self, text: AsyncGenerator[bytes], held: contextlib.AsyncExitStack) -> None:
+        super().__init__(text, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+        self._text, self._held = text, held
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._text.aclose()
+            await self._held.aclose()
+
+
+async def ack(call: Call) -> fields.SettledMessages:
+    """Acknowledge messages: they are done."""
+    return await _settled(call, Verdict(0))
+
+
+async def nack(call: Call) -> fields.SettledMessages:
+    """Have messages delivered again."""
+    return await _settled(call, Verdict.nacking(0, call.body.delay_ms))
+
+
+async def extend(call: Call) -> fields.SettledMessages:
+    """Keep messages in hand."""
+    return await _settled(call, Verdict.extending(0, call.body.lease_ms))
+
+
+async def _settled(call: Call, verdict: Verdict) -> fields.SettledMessages:
+    texts: list[str] = call.body.handles
+    check_count("handles", len(texts), call)
+    offsets: dict[Holder, list[int]] = {}
+    places: dict[tuple[Holder, int], list[int]] = {}
+    for at, text in enumerate(texts):
+        try:
+            handle = parse(text)
+        except ValueError as error:
+            raise RequestRefused(GatewayReason.HANDLE_INVALID, f"handles.{at}: {error}") from None
+        if (handle.holder, handle.offset) not in places:
+            offsets.setdefault(handle.holder, []).append(handle.offset)
+        places.setdefault((handle.holder, handle.offset), []).append(at)
+    if len(offsets) > HOLDERS_MAX:
+        text = f"handles: they are of {len(offsets)} calls of receive, and a request settles {HOLDERS_MAX}"
+        raise RequestRefused(GatewayReason.REQUEST_INVALID, text)
+    gate = asyncio.Semaphore(HOLDERS_AT_ONCE)
+
+    async def of_one(holder: Holder) -> list[AckOutcome] | TarryError:
+        async with gate:
+            try:
+                return await _settle(call, holder, verdict._replace(queue=holder.queue), offsets[holder])
+            except TarryError as error:
+                return error
+
+    answers = await asyncio.gather(*map(of_one, offsets))
+    errors = [answer for answer in answers if isinstance(answer, TarryError)]
+    if len(errors) == len(answers):
+        raise errors[0]
+    told: list[fields.Settled | None] = [None] * len(texts)
+    for holder, answer in zip(offsets, answers, strict=True):
+        for position, offset in enumerate(offsets[holder]):
+            for at in places[holder, offset]:
+                told[at] = _outcome(texts[at], answer, position)
+    return fields.SettledMessages(messages=[each for each in told if each is not None])
+
+
+async def _settle(call: Call, holder: Holder, verdict: Verdict, offsets: list[int]) -> list[AckOutcome]:
+    stream = call.gateway.streams.get(holder.consumer)
+    if stream is not None and stream.access is call.access and _is_of(stream, holder):
+        return await stream.settle(verdict, offsets)
+    puller = call.access.client.puller(holder.topic, holder.group, name=holder.consumer)
+    return await puller.settle(verdict, offsets)
+
+
+def _is_of(stream: EventStream, holder: Holder) -> bool:
+    return (stream.consumer.topic, stream.consumer.group) == (holder.topic, holder.group)
+
+
+def _outcome(handle: str, answer: list[AckOutcome] | TarryError, position: int) -> fields.Settled:
+    if isinstance(answer, TarryError):
+        return fields.Settled(handle=handle, outcome="failed", error=fields_of_error(answer)[1])
+    return fields.Settled(handle=handle, outcome=answer[position].value)
+
+
+def _token(call: Call) -> str | None:
+    return call.access.client.settings.token
+
+
+def _new_name() -> str:
+    return f"http-{secrets.token_hex(8)}"

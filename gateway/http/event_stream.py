@@ -1,0 +1,113 @@
+"""An event stream: messages as server-sent events while they fit into its credit.
+
+consumer ──► sent to the caller ──► settled by a request here ─────────► its credit is free
+                    │ settled at another gateway, or its lease is over ──► asked about then
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, Final
+
+from tarry.client.aio import AckOutcome, Consumer, Message
+from tarry.client.consumers.unsettled import Verdict
+from tarry.client.errors import TarryError
+from tarry.gateway.http import strict_json
+from tarry.gateway.http.clients import Access
+from tarry.gateway.http.errors import fields_of_error
+
+LAPSE_S: Final = 1.0
+"""How long behind the end of a lease the cluster is asked whether it has ended."""
+
+Place = tuple[int, int]
+"""Queue and offset."""
+
+
+class EventStream:
+    """Messages of one consumer that a caller has been sent."""
+
+    def __init__(self, consumer: Consumer, access: Access) -> None:
+        self.consumer, self.access = consumer, access
+        self._leased_until_s: OrderedDict[Place, float] = OrderedDict()
+
+    async def settle(self, verdict: Verdict, offsets: Sequence[int]) -> list[AckOutcome]:
+        """Give a verdict on deliveries of this stream, which frees its credit."""
+        outcomes = await self.consumer.settle_many(verdict, offsets)
+        for offset in offsets:
+            if verdict.extend_ms is None:
+                self._leased_until_s.pop((verdict.queue, offset), None)
+            elif (verdict.queue, offset) in self._leased_until_s:
+                self._lease(verdict.queue, offset, verdict.extend_ms)
+        return outcomes
+
+    async def events(
+        self,
+        told: Callable[[Message], dict[str, Any]],
+        until: asyncio.Event,
+        last_ms: int,
+        keep_alive_ms: int,
+    ) -> AsyncGenerator[bytes]:
+        """Yield the text of the stream until the event is set, or ``last_ms`` have passed."""
+        ends_s = time.monotonic() + last_ms / 1_000
+        yield b"retry: 1000\n\n"
+        waiting: asyncio.Task[Message] | None = None
+        ended = asyncio.create_task(until.wait())
+        try:
+            while (left_s := ends_s - time.monotonic()) > 0 and not until.is_set():
+                waiting = waiting or asyncio.ensure_future(anext(self.consumer))
+                self._ask_about_lapsed()
+                timeout_s = min(left_s, keep_alive_ms / 1_000, self._next_lapse_s())
+                await asyncio.wait({waiting, ended}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                if not waiting.done():
+                    yield b": still here\n\n"
+                    continue
+                message, waiting = waiting.result(), None
+                self._lease(message.queue, message.offset, self.consumer.lease_ms)
+                yield event("message", told(message))
+            reason = "GATEWAY_ENDING" if until.is_set() else "DURATION_OVER"
+            yield event("end", {"reason": reason})
+        except TarryError as error:
+            yield event("error", {"error": fields_of_error(error)[1]})
+        except StopAsyncIteration:
+            return
+        finally:
+            for task in filter(None, (waiting, ended)):
+                task.cancel()
+
+    def _lease(self, queue: int, offset: int, lease_ms: int) -> None:
+        self._leased_until_s[queue, offset] = time.monotonic() + lease_ms / 1_000
+
+    def _next_lapse_s(self) -> float:
+        if not self._leased_until_s:
+            return float("inf")
+        return max(0.05, min(self._leased_until_s.values()) + LAPSE_S - time.monotonic())
+
+    def _ask_about_lapsed(self) -> None:
+        """Extend what should be over: what is in hand no more is stale, and uses no credit from then on."""
+        now_s = time.monotonic()
+        lapsed = [place for place, until_s in self._leased_until_s.items() if until_s + LAPSE_S <= now_s]
+        by_queue: dict[int, list[int]] = {}
+        for queue, offset in lapsed:
+            del self._leased_until_s[queue, offset]
+            by_queue.setdefault(queue, []).append(offset)
+        for queue, offsets in by_queue.items():
+            verdict = Verdict.extending(queue, self.consumer.lease_ms)
+            asked = self.consumer.settle_many(verdict, offsets)
+            asked.add_done_callback(
+                lambda done, queue=queue, offsets=offsets: self._asked(done, queue, offsets)
+            )
+
+    def _asked(self, done: asyncio.Future[list[AckOutcome]], queue: int, offsets: list[int]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            return
+        for offset, outcome in zip(offsets, done.result(), strict=True):
+            if outcome is AckOutcome.OK:  # extended at another gateway, so still in hand
+                self._lease(queue, offset, self.consumer.lease_ms)
+
+
+def event(kind: str, data: dict[str, Any]) -> bytes:
+    """Return one event; its data is one line of JSON."""
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), strict_json.serialize(data))

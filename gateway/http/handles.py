@@ -1,0 +1,63 @@
+"""Handles: what of a received message an ack, nack or extension has to name, as one opaque text.
+
+A handle names topic, group, consumer, queue and offset. It is not signed, because it gives no right: nodes
+check the caller's token, and that the consumer has the delivery.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Final
+
+from tarry.client.integers import UINT32_MAX, UINT64_MAX
+from tarry.gateway.http import strict_json
+
+CHARACTERS_MAX: Final = 1_024
+_VERSION: Final = "m1"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The consumer that has a message in hand, and the queue from which it has it."""
+
+    topic: str
+    group: str
+    consumer: str
+    queue: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handle:
+    """A delivery to a consumer."""
+
+    holder: Holder
+    offset: int
+
+    def __str__(self) -> str:
+        holder = self.holder
+        fields = [holder.topic, holder.group, holder.consumer, holder.queue, self.offset]
+        return f"{_VERSION}.{base64.urlsafe_b64encode(strict_json.serialize(fields)).decode().rstrip('=')}"
+
+
+def parse(text: str) -> Handle:
+    """Return the handle of its text. Raises ValueError."""
+    version, _, encoded = text.partition(".")
+    if version != _VERSION or len(text) > CHARACTERS_MAX:
+        raise ValueError("it is no handle of a message")
+    try:
+        raw = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
+        fields = strict_json.parse(raw)
+    except (binascii.Error, ValueError):
+        raise ValueError("it is no handle of a message, or not the whole of it") from None
+    match fields:
+        case [str(topic), str(group), str(consumer), int(queue), int(offset)] if _are_in_range(queue, offset):
+            if all(name.isascii() and name for name in (topic, group, consumer)):
+                return Handle(Holder(topic, group, consumer, queue), offset)
+    raise ValueError("it is no handle of a message")
+
+
+def _are_in_range(queue: int, offset: int) -> bool:
+    numbers = not isinstance(queue, bool) and not isinstance(offset, bool)
+    return numbers and 0 <= queue <= UINT32_MAX and 0 <= offset <= UINT64_MAX

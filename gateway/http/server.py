@@ -1,0 +1,90 @@
+"""The gateway as a process: served on a socket until the process is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import signal
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from tarry.client.settings import Settings
+from tarry.gateway.http.app import end, gateway_app
+from tarry.gateway.http.config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """PEM files of the gateway's own certificate."""
+
+    certificate: Path
+    key: Path
+
+
+async def serve(
+    settings: Settings,
+    config: Config,
+    listener: socket.socket,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    certificate: Certificate | None = None,
+) -> None:
+    """Serve on a listening socket until SIGINT or SIGTERM. Raises OSError, ssl.SSLError for certificates."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    app = gateway_app(settings, config, hosts, origins)
+    server = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        http="h11",
+        ws="none",
+        lifespan="on",
+        limit_concurrency=config.limits.connections_max,
+        timeout_graceful_shutdown=math.ceil(config.limits.end_ms / 1_000),
+        ssl_certfile=None if certificate is None else certificate.certificate,
+        ssl_keyfile=None if certificate is None else certificate.key,
+    )
+    running = _Server(server, lambda: end(app))
+    app.state.pushes.on_failed = running.fail
+    await running.serve(sockets=[listener])
+    if running.failure is not None:
+        raise running.failure
+
+
+class _Server(uvicorn.Server):
+    """A server that has what waits end as it is told to end, and leaves the exit code to the command."""
+
+    def __init__(self, config: uvicorn.Config, on_end: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_end = on_end
+        self.failure: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """End, because of a defect."""
+        self.failure = self.failure or error
+        self.should_exit = True
+        self._on_end()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+        for number in numbers:
+            loop.add_signal_handler(number, self._told_to_end)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+    def _told_to_end(self) -> None:
+        self.force_exit = self.should_exit  # the second time
+        self.should_exit = True
+        self._on_end()

@@ -1,0 +1,84 @@
+"""Addresses that posts may go to: a name is resolved once, checked, and connected to as it was checked.
+
+So a name server that answers with another address the second time (DNS rebinding) gains nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Iterable
+from typing import Final
+
+import httpcore
+
+RESOLVED_MAX: Final = 8
+"""Addresses of a name that are tried."""
+
+
+class AddressRefused(Exception):
+    """The receiver's address is private, or otherwise none of the internet."""
+
+
+def is_public(text: str) -> bool:
+    """Return whether an address is one of the internet; one that maps or carries another is as that is."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
+        if inner is None and address in ipaddress.ip_network("64:ff9b::/96"):
+            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        if inner is not None:
+            return is_public(str(inner))
+    return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+class CheckedNetwork(httpcore.AsyncNetworkBackend):
+    """Connections to public addresses only, or to any."""
+
+    def __init__(self, *, allow_private: bool) -> None:
+        self._allow_private = allow_private
+        self._network = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - as the base class has it
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first address of the host that answers.
+
+        Raises AddressRefused where none of them may be connected to, httpcore.ConnectError.
+        """
+        resolved = await _resolve(host, port, timeout)
+        allowed = [each for each in resolved if self._allow_private or is_public(each)]
+        if not allowed:
+            text = "no address of the internet, and allow_private is not set"
+            raise AddressRefused(f"{host} is at {', '.join(resolved)}: {text}")
+        failure: httpcore.ConnectError | httpcore.ConnectTimeout | None = None
+        for address in allowed:
+            try:
+                return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, between the pool's own attempts."""
+        await self._network.sleep(seconds)
+
+
+async def _resolve(host: str, port: int, timeout_s: float | None) -> list[str]:
+    """Return the addresses of a host, each once. Raises httpcore.ConnectError, ConnectTimeout."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(timeout_s):
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except TimeoutError:
+        raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
+    except (OSError, UnicodeError) as error:
+        raise httpcore.ConnectError(f"{host} cannot be resolved: {error}") from None
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))[:RESOLVED_MAX]
