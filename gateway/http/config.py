@@ -18,41 +18,54 @@ Duration = Annotated[int, Field(ge=1, le=24 * 3_600_000)]
 class Limits(Table):
     """Bounds of what the gateway takes; beyond them it refuses, before its memory grows."""
 
-    body_bytes_max: Bytes = Field(1_048_576, description="bytes of a request's body")
-    bodies_bytes_max: Bytes = Field(33_554_432, description="bytes of the bodies of all requests at once")
-    body_ms: Duration = Field(10_000, description="in which a request's body has to have come")
+    body_bytes_max: Bytes = Field(default=1_048_576, description="bytes of a request's body")
+    bodies_bytes_max: Bytes = Field(
+        default=33_554_432, description="bytes of the bodies of all requests at once"
+    )
+    body_ms: Duration = Field(default=10_000, description="in which a request's body has to have come")
     batch_messages_max: Annotated[int, Field(ge=1, le=4_096)] = Field(
-        1_000, description="messages, ids or handles of one request"
+        default=1_000, description="messages, ids or handles of one request"
     )
     receive_messages_max: Annotated[int, Field(ge=1, le=1_000)] = Field(
-        100, description="messages of one answer to `receive`"
+        default=100, description="messages of one answer to `receive`"
     )
     wait_ms_max: Annotated[int, Field(ge=0, le=30_000)] = Field(
-        30_000, description="how long `receive` may wait; no more than the nodes' `delivery.wait_ms_max`"
+        default=30_000,
+        description="how long `receive` may wait; no more than the nodes' `delivery.wait_ms_max`",
     )
-    calls_max: Count = Field(200, description="requests at once that neither wait nor stream")
-    polls_max: Count = Field(200, description="calls of `receive` at once")
-    streams_max: Count = Field(200, description="event streams at once")
+    calls_max: Count = Field(default=200, description="requests at once that neither wait nor stream")
+    polls_max: Count = Field(default=200, description="calls of `receive` at once")
+    streams_max: Count = Field(default=200, description="event streams at once")
     credit_max: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        1_000, description="messages in hand of one event stream"
+        default=1_000, description="messages in hand of one event stream"
     )
-    stream_bytes_max: Bytes = Field(1_048_576, description="bytes of records in hand of one event stream")
+    stream_bytes_max: Bytes = Field(
+        default=1_048_576, description="bytes of records in hand of one event stream"
+    )
     stream_ms_max: Annotated[int, Field(ge=1_000, le=7 * 24 * 3_600_000)] = Field(
-        3_600_000, description="how long an event stream may last"
+        default=3_600_000, description="how long an event stream may last"
     )
-    keep_alive_ms: Duration = Field(15_000, description="between two comments on a stream without events")
-    tokens_max: Count = Field(100, description="tokens in use, each with a client of its own")
-    tokens_tried_max: Count = Field(20, description="tokens at once of which no node has known one yet")
-    token_idle_ms: Duration = Field(600_000, description="a client of a token is closed after so long")
-    connections_max: Count = Field(2_000, description="connections")
-    end_ms: Duration = Field(10_000, description="for which requests and posts go on once it is told to end")
+    keep_alive_ms: Duration = Field(
+        default=15_000, description="between two comments on a stream without events"
+    )
+    tokens_max: Count = Field(default=100, description="tokens in use, each with a client of its own")
+    tokens_tried_max: Count = Field(
+        default=20, description="tokens at once of which no node has known one yet"
+    )
+    token_idle_ms: Duration = Field(
+        default=600_000, description="a client of a token is closed after so long"
+    )
+    connections_max: Count = Field(default=2_000, description="connections")
+    end_ms: Duration = Field(
+        default=10_000, description="for which requests and posts go on once it is told to end"
+    )
 
 
 class Config(Table):
     """The whole file."""
 
     limits: Limits = Limits()
-    push: list[Push] = Field([], max_length=100)
+    push: list[Push] = Field(default=[], max_length=100)
 
     @model_validator(mode="after")
     def _check_names(self) -> Config:

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tarry.client.aio import AckOutcome, Consumer, Message
@@ -96,11 +97,9 @@ class EventStream:
         for queue, offsets in by_queue.items():
             verdict = Verdict.extending(queue, self.consumer.lease_ms)
             asked = self.consumer.settle_many(verdict, offsets)
-            asked.add_done_callback(
-                lambda done, queue=queue, offsets=offsets: self._asked(done, queue, offsets)
-            )
+            asked.add_done_callback(partial(self._asked, queue, offsets))
 
-    def _asked(self, done: asyncio.Future[list[AckOutcome]], queue: int, offsets: list[int]) -> None:
+    def _asked(self, queue: int, offsets: list[int], done: asyncio.Future[list[AckOutcome]]) -> None:
         if done.cancelled() or done.exception() is not None:
             return
         for offset, outcome in zip(offsets, done.result(), strict=True):

@@ -59,11 +59,11 @@ def _time_of(due: str | None, due_ms: int | None) -> int | None:
 class Content(Given):
     """Content of a message; of the fields of the body, one."""
 
-    body: str | None = Field(None, description="The body, as text.")
-    body_json: Any = Field(None, description="The body, as any JSON value; stored as compact JSON.")
-    body_base64: str | None = Field(None, description="The body, as base64 of any bytes.")
-    tags: Texts | None = Field(None, description="By which consumers may filter.")
-    keys: Texts | None = Field(None, description="By which it is found.")
+    body: str | None = Field(default=None, description="The body, as text.")
+    body_json: Any = Field(default=None, description="The body, as any JSON value; stored as compact JSON.")
+    body_base64: str | None = Field(default=None, description="The body, as base64 of any bytes.")
+    tags: Texts | None = Field(default=None, description="By which consumers may filter.")
+    keys: Texts | None = Field(default=None, description="By which it is found.")
     properties: Properties | None = None
 
     @property
@@ -80,13 +80,17 @@ class Content(Given):
 class NewMessage(Content):
     """A message to schedule; of ``due``, ``due_ms``, ``delay_ms`` and ``delay_level``, one."""
 
-    due: TimeText | None = Field(None, description="When it is due, in ISO 8601 with a zone.")
-    due_ms: Ms | None = Field(None, description="The same, in milliseconds since the epoch.")
-    delay_ms: Ms | None = Field(None, description="From the cluster's now.")
-    delay_level: UInt | None = Field(None, description="Entry of the cluster's table of delays, from 1.")
-    jitter_ms: UInt = Field(0, description="Due later by a random time of at most this.")
-    ordering_key: Text = Field("", description="Messages of one key are delivered one after another.")
-    idempotency_key: Text = Field("", description="Of messages with one key only the first is scheduled.")
+    due: TimeText | None = Field(default=None, description="When it is due, in ISO 8601 with a zone.")
+    due_ms: Ms | None = Field(default=None, description="The same, in milliseconds since the epoch.")
+    delay_ms: Ms | None = Field(default=None, description="From the cluster's now.")
+    delay_level: UInt | None = Field(
+        default=None, description="Entry of the cluster's table of delays, from 1."
+    )
+    jitter_ms: UInt = Field(default=0, description="Due later by a random time of at most this.")
+    ordering_key: Text = Field(default="", description="Messages of one key are delivered one after another.")
+    idempotency_key: Text = Field(
+        default="", description="Of messages with one key only the first is scheduled."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> NewMessage:
@@ -134,7 +138,9 @@ class ScheduledMessages(Told):
 class CancelQuery(Given):
     """Options of a cancel."""
 
-    remaining_groups: bool = Field(False, description="Where groups have had it, cancel it for the others.")
+    remaining_groups: bool = Field(
+        default=False, description="Where groups have had it, cancel it for the others."
+    )
 
 
 class Cancels(CancelQuery):
@@ -159,9 +165,11 @@ class CancelledMessages(Told):
 class IfDue(Given):
     """Condition of a change, and whose retry it is about."""
 
-    if_due_ms: Natural | None = Field(None, description="Change it only where it is due then.")
-    group: Text = Field("", description="It waits for its retry in this group: change the retry.")
-    topic: Text = Field("", description="With a group, where only the retry is kept: the message's topic.")
+    if_due_ms: Natural | None = Field(default=None, description="Change it only where it is due then.")
+    group: Text = Field(default="", description="It waits for its retry in this group: change the retry.")
+    topic: Text = Field(
+        default="", description="With a group, where only the retry is kept: the message's topic."
+    )
 
 
 class NewTime(IfDue):
@@ -169,7 +177,7 @@ class NewTime(IfDue):
 
     due: TimeText | None = None
     due_ms: Natural | None = None
-    delay_ms: Natural | None = Field(None, description="From the cluster's now.")
+    delay_ms: Natural | None = Field(default=None, description="From the cluster's now.")
 
     @model_validator(mode="after")
     def _check(self) -> NewTime:
@@ -208,7 +216,7 @@ class Changed(Told):
 class BodyQuery(Given):
     """Form of the bodies in an answer."""
 
-    body_as: BodyAs = Field("text", description="text or json where they are that, else base64.")
+    body_as: BodyAs = Field(default="text", description="text or json where they are that, else base64.")
 
 
 class StoredFields(Told):
@@ -236,16 +244,16 @@ class Stored(StoredFields):
 class ListQuery(BodyQuery):
     """Messages of a topic that have all that is given."""
 
-    tags: Texts | None = Field(None, description="Any of these.")
-    key: Text | None = Field(None, description="It has this key.")
-    key_prefix: Text | None = Field(None, description="One of its keys begins so.")
+    tags: Texts | None = Field(default=None, description="Any of these.")
+    key: Text | None = Field(default=None, description="It has this key.")
+    key_prefix: Text | None = Field(default=None, description="One of its keys begins so.")
     due_from_ms: Natural | None = None
-    due_to_ms: Natural | None = Field(None, description="Due before.")
+    due_to_ms: Natural | None = Field(default=None, description="Due before.")
     states: Annotated[list[Annotated[ListedState, Field(strict=False)]], Field(max_length=10)] | None = None
-    group: Text = Field("", description="Tell what released messages are to it.")
+    group: Text = Field(default="", description="Tell what released messages are to it.")
     bodies: bool = False
     size: Annotated[int, Field(ge=1, le=1_000)] = 100
-    cursor: Annotated[str, Field(max_length=1_000)] = Field("", description="Of the page before.")
+    cursor: Annotated[str, Field(max_length=1_000)] = Field(default="", description="Of the page before.")
 
 
 class Listed(StoredFields):
@@ -276,11 +284,13 @@ class FindQuery(BodyQuery):
     key: Text = ""
     idempotency_key: Text = ""
     due_from_ms: Natural = 0
-    due_to_ms: Natural = Field(0, description="Due before; 0: whenever.")
+    due_to_ms: Natural = Field(default=0, description="Due before; 0: whenever.")
     states: Annotated[list[Annotated[MessageState, Field(strict=False)]], Field(max_length=10)] = []
-    bodies: bool = Field(False, description="Answer the content, too.")
+    bodies: bool = Field(default=False, description="Answer the content, too.")
     size: Annotated[int, Field(ge=1, le=1_000)] = 100
-    begin: Annotated[str, Field(max_length=1_000)] = Field("", description="`next` of the page before.")
+    begin: Annotated[str, Field(max_length=1_000)] = Field(
+        default="", description="`next` of the page before."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> FindQuery:
@@ -309,12 +319,12 @@ class FoundMessages(Told):
 class ForecastQuery(Given):
     """Buckets to count pending messages in."""
 
-    topic: Text = Field("", description="Without one: of all topics, for who may operate.")
-    tags: Texts = Field([], description="Any of these; only with a topic.")
+    topic: Text = Field(default="", description="Without one: of all topics, for who may operate.")
+    tags: Texts = Field(default=[], description="Any of these; only with a topic.")
     by: Literal["second", "minute", "hour"] = "second"
-    from_ms: Natural = Field(0, description="In the first bucket; 0: now.")
-    buckets: Annotated[int, Field(ge=0, le=87_672)] = Field(60, description="Their number.")
-    linearizable: bool = Field(False, description="As of after the request began.")
+    from_ms: Natural = Field(default=0, description="In the first bucket; 0: now.")
+    buckets: Annotated[int, Field(ge=0, le=87_672)] = Field(default=60, description="Their number.")
+    linearizable: bool = Field(default=False, description="As of after the request began.")
 
 
 class ForecastTold(Told):
@@ -339,9 +349,13 @@ class ForecastTold(Told):
 class Filtered(BodyQuery):
     """Filter and lease of what is received."""
 
-    lease_ms: UInt = Field(0, description="How long a message may stay in hand; 0: as the group has it.")
-    tags: Texts = Field([], description="Any of these; the same for all of a group's consumers.")
-    start: Text | None = Field(None, description="Where a new group begins: earliest, latest, or a time.")
+    lease_ms: UInt = Field(
+        default=0, description="How long a message may stay in hand; 0: as the group has it."
+    )
+    tags: Texts = Field(default=[], description="Any of these; the same for all of a group's consumers.")
+    start: Text | None = Field(
+        default=None, description="Where a new group begins: earliest, latest, or a time."
+    )
 
     @model_validator(mode="after")
     def _check_start(self) -> Filtered:
@@ -359,15 +373,19 @@ class ReceiveBody(Filtered):
     """Number of messages to receive, and the time to wait for the first."""
 
     messages_max: Positive = 1
-    wait_ms: UInt = Field(0, description="For the first message.")
-    consumer: Text = Field("", description="Name of the consumer; empty: one is made up for the call.")
+    wait_ms: UInt = Field(default=0, description="For the first message.")
+    consumer: Text = Field(
+        default="", description="Name of the consumer; empty: one is made up for the call."
+    )
 
 
 class EventsQuery(Filtered):
     """Bounds of an event stream."""
 
-    credit: Positive = Field(10, description="Messages in hand at once.")
-    last_ms: Positive | None = Field(None, description="How long the stream lasts; none: as long as it may.")
+    credit: Positive = Field(default=10, description="Messages in hand at once.")
+    last_ms: Positive | None = Field(
+        default=None, description="How long the stream lasts; none: as long as it may."
+    )
 
 
 class Received(StoredFields):
@@ -397,7 +415,7 @@ class Handles(Given):
 class NackBody(Handles):
     """Messages to have delivered again."""
 
-    delay_ms: UInt | None = Field(None, description="Until then; none: by the group's back-off.")
+    delay_ms: UInt | None = Field(default=None, description="Until then; none: by the group's back-off.")
 
 
 class ExtendBody(Handles):

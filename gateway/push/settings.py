@@ -28,27 +28,33 @@ class Push(Table):
     secrets: Annotated[list[str], Field(min_length=1, max_length=2)] = Field(
         repr=False, description="that sign them, 16 characters at least; two while they are changed"
     )
-    token: str | None = Field(None, repr=False, description="to consume with; without: that of `--token`")
-    tags: list[str] = Field([], max_length=100, description="only messages with any of these")
-    start: str | None = Field(None, description="where a new group begins: `earliest`, `latest`, or a time")
-    in_flight_max: Annotated[int, Field(ge=1, le=1_000)] = Field(16, description="posts at once")
+    token: str | None = Field(
+        default=None, repr=False, description="to consume with; without: that of `--token`"
+    )
+    tags: list[str] = Field(default=[], max_length=100, description="only messages with any of these")
+    start: str | None = Field(
+        default=None, description="where a new group begins: `earliest`, `latest`, or a time"
+    )
+    in_flight_max: Annotated[int, Field(ge=1, le=1_000)] = Field(default=16, description="posts at once")
     timeout_ms: Annotated[int, Field(ge=10, le=600_000)] = Field(
-        10_000, description="for the whole of a post and its answer"
+        default=10_000, description="for the whole of a post and its answer"
     )
     retry_after_ms_max: Annotated[int, Field(ge=0, le=24 * 3_600_000)] = Field(
-        3_600_000, description="how far a receiver's `Retry-After` may put off the next attempt"
+        default=3_600_000, description="how far a receiver's `Retry-After` may put off the next attempt"
     )
     content_type: Annotated[str, Field(pattern=r"^[\x21-\x7e ]{1,200}$")] = Field(
-        "application/octet-stream", description="of messages without a property `content-type`"
+        default="application/octet-stream", description="of messages without a property `content-type`"
     )
     allow_private: bool = Field(
-        False, description="post to private, loopback and link-local addresses, too, and without TLS"
+        default=False, description="post to private, loopback and link-local addresses, too, and without TLS"
     )
     redirects_max: Annotated[int, Field(ge=0, le=5)] = Field(
-        0, description="redirects with 307 or 308 that are followed"
+        default=0, description="redirects with 307 or 308 that are followed"
     )
     authority_file: Path | None = Field(
-        None, strict=False, description="PEM file of the authority that signs the receiver's certificate"
+        default=None,
+        strict=False,
+        description="PEM file of the authority that signs the receiver's certificate",
     )
 
     @field_validator("url")
