@@ -51,6 +51,7 @@ for name in (
     "idempotency",
     "recurring",
     "forgotten",
+    "delays",
 ):
     import_module(f"tarry.chaos.scenarios.{name}")
 

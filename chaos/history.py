@@ -57,6 +57,7 @@ class Delivered:
     node: str = ""  # the leader that delivered it, and its term
     term: int = 0
     version: int = 0  # of its body
+    delay_ms: int = 0  # of the group, in `due_ms`
 
     @property
     def due_mono_ms(self) -> int:

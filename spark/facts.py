@@ -23,14 +23,15 @@ HOUR_MS: Final = 3_600_000
 
 PAIRS: Final = (
     "pair int, topic string, group string, first boolean, receipts boolean, start long, moved boolean, "
-    "handed long, ended boolean, behind long"
+    "handed long, ended boolean, behind long, delay long"
 )
 """Schema of a table of pairs, one row a (topic, group); `group` null where a topic has none.
 
 `first`: the pair that counts the topic's messages; `receipts`: its consumers write them; `start`: the offset
 that the group began at, or was last moved to; `moved`: it was, by a seek, a deletion or a redrive, so what is
 acknowledged can come again; `handed`: the highest offset that it has got or settled since, null without one;
-`ended`: it is deleted; `behind`: the index of the last deletion of its topic.
+`ended`: it is deleted; `behind`: the index of the last deletion of its topic; `delay`: the longest
+by which it has got anything, ms.
 """
 
 KEY: Final = ("hour", "global_index", "pair")

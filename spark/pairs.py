@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tarry.proto.ledger.schema import GroupMove, Kind
+from tarry.spark.schema import delay_ms
 
 ENDS: Final = (GroupMove.DELETED.value, GroupMove.TOPIC_DELETED.value)
 
@@ -36,10 +37,18 @@ def pairs(timeline: DataFrame, events: Sequence[Mapping[str, Any]]) -> list[tupl
     redriven = F.max((F.col("detail") == "REDRIVEN").cast("int"))
     receipts = F.max((F.col("kind") == Kind.RECEIVED.value).cast("int"))
     found = timeline.groupBy("topic", "group").agg(
-        receipts.alias("receipts"), redriven.alias("redriven"), F.max("handed").alias("handed")
+        receipts.alias("receipts"),
+        redriven.alias("redriven"),
+        F.max("handed").alias("handed"),
+        F.max(delay_ms()).alias("delay"),
     )
     known = {
-        (row["topic"], row["group"]): (bool(row["receipts"]), bool(row["redriven"]), row["handed"])
+        (row["topic"], row["group"]): (
+            bool(row["receipts"]),
+            bool(row["redriven"]),
+            row["handed"],
+            row["delay"],
+        )
         for row in found.collect()
     }
     moves: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -56,12 +65,13 @@ def pairs(timeline: DataFrame, events: Sequence[Mapping[str, Any]]) -> list[tupl
     for topic, group in sorted(names, key=lambda pair: (pair[0] or "", pair[1] or "")):
         if topic is None or (group is None and topic in grouped):
             continue
-        receipts_too, again, delivered = known.get((topic, group), (False, False, None))
+        receipts_too, again, delivered, delay = known.get((topic, group), (False, False, None, 0))
         mine = moves.get((topic, group), [])
         starts = [move["offset"] or 0 for move in mine if move["detail"] not in ENDS]
         start, ended = starts[-1] if starts else 0, bool(mine) and mine[-1]["detail"] in ENDS
         again |= any(move["detail"] != GroupMove.CREATED.value for move in mine)
         first, behind = topic not in counted, topic_gone.get(topic, -1)
-        rows.append((len(rows), topic, group, first, receipts_too, start, again, delivered, ended, behind))
+        row = (len(rows), topic, group, first, receipts_too, start, again, delivered, ended, behind, delay)
+        rows.append(row)
         counted.add(topic)
     return rows

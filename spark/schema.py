@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tarry.proto.ledger.schema import ALWAYS, COLUMNS, Kind
+from tarry.proto.ledger.schema import ALWAYS, COLUMNS, DELAYED, Kind
 
 _TYPES: Final[dict[str, DataType]] = {
     "string": StringType(),
@@ -53,3 +53,10 @@ def kind_number(kind: Column) -> Column:
 def is_kind(number: Column, *kinds: Kind) -> Column:
     """Return whether a kind's number is one of the kinds'."""
     return number.isin([NUMBERS[kind] for kind in kinds]) if len(kinds) > 1 else number == NUMBERS[kinds[0]]
+
+
+def delay_ms() -> Column:
+    """Return the delay that is in the due time of a ledger's row, ms; 0: none."""
+    delay = F.substring("detail", len(DELAYED) + 1, 19).try_cast("long")
+    of_delivery = F.col("kind") == Kind.DELIVERED.value
+    return F.coalesce(F.when(of_delivery & F.col("detail").startswith(DELAYED), delay), F.lit(0))

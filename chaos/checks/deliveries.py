@@ -43,10 +43,10 @@ def lost(history: History, groups: Collection[tuple[str, str]]) -> tuple[tuple[s
 def early(history: History, tolerance_ms: int = 0) -> tuple[Delivered, ...]:
     """Return the deliveries received before their message was due.
 
-    Due is what the producer asked for, or what it was answered if that is later. The monotonic clock is
-    held against it as well: a delivery that came sooner after the sending than the asked delay is early
-    whatever the wall clock did in between. Of a message that was rescheduled it is what the delivery says,
-    which `changes.not_explained` holds against the answers.
+    Due is what the producer asked for, or what it was answered if that is later, and the group's delay.
+    The monotonic clock is held against it as well: a delivery that came sooner after the sending than the
+    asked delay is early whatever the wall clock did in between. Of a message that was rescheduled it is what
+    the delivery says, which `changes.not_explained` holds against the answers.
     """
     sent = {one.token: one for one in history.sent}
     changed = history.changed()
@@ -63,11 +63,11 @@ def early(history: History, tolerance_ms: int = 0) -> tuple[Delivered, ...]:
 
 
 def _is_early(message: Sent, delivery: Delivered, tolerance_ms: int) -> bool:
-    due_ms = max(message.due_ms, message.acknowledged_due_ms)
+    due_ms = max(message.due_ms, message.acknowledged_due_ms) + delivery.delay_ms
     waited_ms = delivery.received_mono_ms - message.sent_mono_ms
     # each clock is read to whole milliseconds: two readings may take up to one from the difference
     return delivery.received_ms < due_ms - tolerance_ms or waited_ms + 1 < (
-        message.due_ms - message.sent_ms - tolerance_ms
+        message.due_ms + delivery.delay_ms - message.sent_ms - tolerance_ms
     )
 
 
@@ -121,7 +121,7 @@ def lateness(history: History, outside: Sequence[tuple[int, int]] = ()) -> Laten
         and not any(start <= one.acknowledged_due_ms <= end for start, end in outside)
     }
     late_ms = sorted(
-        delivery.received_ms - sent[delivery.token].acknowledged_due_ms
+        delivery.received_ms - sent[delivery.token].acknowledged_due_ms - delivery.delay_ms
         for delivery in history.first_deliveries().values()
         if delivery.token in sent
     )

@@ -193,6 +193,7 @@ def received(message: Message, group: str, consumer: str, ahead_ms: int = 0) -> 
         offset=message.offset,
         node=stamp.node,
         term=stamp.term,
+        delay_ms=message.delay_ms,
     )
 
 

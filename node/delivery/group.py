@@ -509,8 +509,9 @@ class GroupDelivery:
                 local_index=wheel.local_index,
             )
             consumer.send(delivery_batch.serialize(batch, self.topic, stamp, feed.delay.ms))
-            self._context.ledger.delivered(batch, self.topic, self.group, consumer.name, self._term)
-            self._context.traffic.delivered(batch, self.topic, self.group, now_ms, feed.delay.ms)
+            names, delay_ms = (self.topic, self.group), feed.delay.ms
+            self._context.ledger.delivered(batch, *names, consumer.name, self._term, delay_ms)
+            self._context.traffic.delivered(batch, *names, now_ms, delay_ms)
         feed.lanes.leave(feed.queue.queue, batch.passed)
         return batch.passed
 

@@ -23,7 +23,7 @@ from tarry.node.ledger.buffer import Buffer
 from tarry.node.ledger.closer import Closer
 from tarry.node.ledger.writer import DAY_MS, Disk
 from tarry.proto.ledger.chunk import Chunk
-from tarry.proto.ledger.schema import Kind, Missing, gap_detail
+from tarry.proto.ledger.schema import Kind, Missing, delay_detail, gap_detail
 from tarry.proto.tarry_operator_pb2 import LedgerStatus
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.state_machine.events import Event
@@ -110,8 +110,10 @@ class Ledger:
         if buffer:
             self._something.set()
 
-    def delivered(self, batch: DeliveredBatch, topic: str, group: str, consumer: str, term: int) -> None:
-        """Take in a delivered batch."""
+    def delivered(
+        self, batch: DeliveredBatch, topic: str, group: str, consumer: str, term: int, delay_ms: int = 0
+    ) -> None:
+        """Take in a delivered batch; ``delay_ms``: of the group, by which it was due later."""
         units = batch.units
         if not self.enabled or not len(units):
             return
@@ -128,12 +130,13 @@ class Ledger:
                 group,
                 batch.hour,
                 batch.global_index,
-                units["due_ms"],
+                units["due_ms"] + delay_ms,
                 units["offset"],
                 batch.attempt,
                 units["maybe_duplicate"] != 0,
                 consumer,
                 batch.order_key,
+                delay_detail(delay_ms),
             )
         )
 

@@ -24,7 +24,7 @@ class Kind(StrEnum):
     # detail DEAD_LETTER: the message is a dead letter's own; of a schedule's fire: see fires.py
     SCHEDULED = "scheduled"
     RELEASED = "released"  # with a group: a retry's copy, to that group's retry queue alone
-    DELIVERED = "delivered"
+    DELIVERED = "delivered"  # detail: see delay_detail; the delay is in due_ms, as it is in that of received
     ACKED = "acked"
     NACKED = "nacked"
     RETRIED = "retried"  # due_ms: of the next attempt; detail: NACKED, LEASE_EXPIRED or REDRIVEN
@@ -47,6 +47,15 @@ class Kind(StrEnum):
 
 REPEATED: Final = "REPEATED"
 """Detail of what a producer has the OK for by an idempotency key that was used before."""
+
+
+DELAYED: Final = "DELAYED "
+"""Begins the detail of a first delivery to a group with a delay; its ms follow."""
+
+
+def delay_detail(delay_ms: int) -> str | None:
+    """Return the detail of first deliveries to a group with such a delay."""
+    return f"{DELAYED}{delay_ms}" if delay_ms else None
 
 
 class GroupMove(StrEnum):

@@ -81,7 +81,7 @@ def _not_out(span: Span) -> Column:
     return (
         claimed & (F.col("released") > 0) & (F.col("out") == 0) & (_settled() == 0)
         & (F.col("cancelled") == 0) & (F.col("trimmed") == 0) & (F.col("skipped") == 0)
-        & (F.greatest("released_ms", "due_ms") <= span.as_of_ms)
+        & (F.greatest("released_ms", F.col("due_ms") + F.col("delay")) <= span.as_of_ms)
     )  # fmt: skip
 
 

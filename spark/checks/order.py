@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from tarry.proto.ledger.schema import Kind
 from tarry.spark.checks.messages import violation
-from tarry.spark.schema import is_kind
+from tarry.spark.schema import delay_ms, is_kind
 
 
 def out_of_order(rows: DataFrame, begins: DataFrame) -> DataFrame:
@@ -35,6 +35,7 @@ def out_of_order(rows: DataFrame, begins: DataFrame) -> DataFrame:
     detail = F.concat(F.lit("offset "), "offset", F.lit(" after "), "follows", F.lit(" of key "), "order_key")
     return (
         rows.where(first & F.col("order_key").isNotNull())
+        .withColumn("due_ms", F.col("due_ms") - delay_ms())  # which may have been changed in between
         .join(F.broadcast(begins), ["topic", "group"], "left")
         .where(F.col("index") >= F.coalesce("behind", F.lit(-1)))
         .select(

@@ -32,11 +32,11 @@ def step_ms(span_ms: int) -> int:
 def timeline(rows: DataFrame, begins: DataFrame, step_ms: int = MINUTE_MS) -> DataFrame:
     """Return counts of ledger.rows about messages; `begins`: of schema pairs.BEGINS.
 
-    `kind`, `topic`, `group`, `detail` (of retried) string, `term` long, `from_ms` long (the step's begin, of
-    at_ms), `late_ms` long (of first deliveries and their receipts, else null), `rows` long, `last_ms` long,
-    `source` string (the greatest; of deliveries: who led), `order_keys` long: rows that have one, `fires`
-    long: messages that schedules have made, `handed`
-    long: the highest offset that the group has got or settled since it was last moved, `from_index` long.
+    `kind`, `topic`, `group`, `detail` (of retried and delivered) string, `term` long, `from_ms` long (the
+    step's begin, of at_ms), `late_ms` long (of first deliveries and their receipts, else null), `rows` long,
+    `last_ms` long, `source` string (the greatest; of deliveries: who led), `order_keys` long: rows that have
+    one, `fires` long: messages that schedules have made, `handed` long: the highest offset that the group has
+    got or settled since it was last moved, `from_index` long.
     """
     delivered = is_kind(F.col("number"), Kind.DELIVERED, Kind.RECEIVED)
     once = is_kind(F.col("number"), Kind.DELIVERED, Kind.ACKED, Kind.RETRIED, Kind.DEAD)
@@ -49,7 +49,7 @@ def timeline(rows: DataFrame, begins: DataFrame, step_ms: int = MINUTE_MS) -> Da
             "kind", "topic", "group", "term", "at_ms", "source", "order_key", "index",
             F.when(is_fire(), True).alias("fire"),
             F.when(once, F.col("offset")).alias("handed"),
-            F.when(is_kind(F.col("number"), Kind.RETRIED), F.col("detail")).alias("detail"),
+            F.when(is_kind(F.col("number"), Kind.RETRIED, Kind.DELIVERED), F.col("detail")).alias("detail"),
             (F.col("at_ms") - F.col("at_ms") % step_ms).alias("from_ms"),
             F.when(first, bucket(F.col("at_ms") - F.col("due_ms"))).alias("late_ms"),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -12,24 +13,26 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.disposable import Disposable
+from tests.cluster.test_upgrade import level
 
 pytestmark = pytest.mark.beside
 
 README = Path(__file__).parents[2] / "client" / "README.md"
 
 
-FIRST, TRACED = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+FIRST, DELAYED, TRACED = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 
-def printed(example: str, folder: Path) -> str:
+def printed(example: str, folder: Path, **environment: str) -> str:
     """Return what an example prints, with a cluster of its own."""
     assert len([line for line in example.splitlines() if line.strip()]) <= 20
     with Disposable(1, folder) as cluster:
         cluster.start()
         cluster.wait_until_serving()
+        asyncio.run(level(cluster, 2))
         ran = subprocess.run(
             [sys.executable, "-c", example],
-            env={**os.environ, "TARRY_SERVER": cluster.addresses},
+            env={**os.environ, "TARRY_SERVER": cluster.addresses, **environment},
             capture_output=True,
             text=True,
             timeout=60,
@@ -43,6 +46,16 @@ def test_the_example_schedules_and_receives_four_messages(tmp_path: Path) -> Non
     first, *messages = printed(FIRST, tmp_path).splitlines()
     assert first.startswith("scheduled ")
     assert [line.split("'")[1] for line in messages] == ["a", "b", "c", "pay order 7"]
+
+
+def test_the_example_of_a_delay_gives_the_reminder_to_one_group_now_and_to_the_other_later(
+    tmp_path: Path,
+) -> None:
+    mail, calls = printed(DELAYED, tmp_path, CALL_CENTRE_DELAY_MS="1500").splitlines()
+    assert mail.startswith("mail b'pay order 7' ")
+    assert 0 <= int(mail.split()[4]) < 1_500
+    assert calls.startswith("call-centre b'pay order 7' ")
+    assert int(calls.split()[4]) >= 1_500
 
 
 def test_the_example_of_tracing_links_the_processing_to_the_schedule(tmp_path: Path) -> None:

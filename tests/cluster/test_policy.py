@@ -51,6 +51,7 @@ def test_a_policy_is_set_shown_and_unset_by_the_command_line(tmp_path: Path) -> 
             "dead_letter_topic": "dlq.readers.orders",
             "dead_letter_retention_ms": 14 * 86_400_000,
             "delivery_per_s_max": 0,
+            "delay_ms": 0,
         }
         assert shown["own"] == {"back_off": growing, "lease_ms": 5_000}
         assert by(shown) == {"attempts_max": "topic", "back_off": "group", "lease_ms": "group"}

@@ -55,13 +55,6 @@ MUTANTS = (
         (f"{DELAY}::test_what_is_delayed_for_long_is_not_loaded_and_costs_no_memory",),
     ),
     Mutant(
-        "the_queue_is_read_at_each_look",
-        "each release of a topic costs every delayed group a read of 256 KiB",
-        "            if (self.delay.looks_ms(self.next) or 0) > now_ms:\n                break\n",
-        "",
-        (f"{DELAY}::test_what_is_delayed_for_long_is_not_loaded_and_costs_no_memory",),
-    ),
-    Mutant(
         "nobody_wakes_for_what_is_on_disk",
         "a delayed message waits until something else happens",
         "                times += [] if (looks_ms := feed.looks_ms()) is None else [looks_ms]\n",

@@ -9,16 +9,17 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger.schema import COLUMNS, REPEATED, Kind
+from tarry.proto.ledger.schema import COLUMNS, REPEATED, Kind, delay_detail
 from tarry.spark.checks import duplicates, messages, order
 from tarry.spark.checks.lifecycle import always_before, never_after
 from tarry.spark.checks.messages import Span
 from tarry.spark.facts import HOUR_MS, PAIRS, events, facts, first_due_between, with_pairs
 from tarry.spark.pairs import BEGINS
 from tarry.spark.schema import LEDGER, kind_number
+from tarry.spark.schema import delay_ms as delay_of
 
 DUE_MS = 1_000_000_000
-PAIR = [(0, "t", "g", True, True, 0, False, 100, False, -1)]
+PAIR = [(0, "t", "g", True, True, 0, False, 100, False, -1, 0)]
 LIFE = (
     (Kind.SCHEDULED, 1, DUE_MS - 900), (Kind.PRODUCED, -1, DUE_MS - 890), (Kind.RELEASED, 2, DUE_MS - 50),
     (Kind.DELIVERED, 2, DUE_MS + 2), (Kind.RECEIVED, -1, DUE_MS + 3), (Kind.ACKED, 3, DUE_MS + 15),
@@ -199,6 +200,32 @@ def test_what_is_not_due_yet_is_not_missing(spark: SparkSession) -> None:
     rows = frame(spark, [*PLANTED["never_released"], *PLANTED["never_delivered"]])
     every = with_pairs(facts(events(rows, pairs), 1), pairs)
     assert messages.suspicious(every, Span(as_of_ms=DUE_MS - 1)).collect() == []
+
+
+def test_what_waits_for_its_group_s_delay_is_not_missing_and_is_early_before_its_end(
+    spark: SparkSession,
+) -> None:
+    delay_ms = 60_000
+    pairs = spark.createDataFrame([(*PAIR[0][:-1], delay_ms)], PAIRS)
+    delivered = {"due_ms": DUE_MS + delay_ms, "detail": delay_detail(delay_ms)}
+    early = [*life(5, Kind.DELIVERED), row(Kind.DELIVERED, 2, DUE_MS + delay_ms - 1, 5, **delivered)]
+    rows = frame(spark, [*PLANTED["never_delivered"], *early])
+    every = with_pairs(facts(events(rows, pairs), 1), pairs).persist()
+    checks = ["never_delivered", "early"]
+
+    def found(as_of_ms: int) -> set[str]:
+        return {one["check"] for one in messages.violations(every, checks, Span(as_of_ms)).collect()}
+
+    assert found(DUE_MS + delay_ms - 1) == {"early"}
+    assert found(DUE_MS + delay_ms) == {"early", "never_delivered"}
+
+
+def test_the_delay_of_a_row_is_that_of_its_detail(spark: SparkSession) -> None:
+    details = [None, "", "DELAYED", "DELAYED ", "DELAYED x", delay_detail(0), delay_detail(31_622_400_000)]
+    rows = [row(Kind.DELIVERED, 1, DUE_MS, n, detail=detail) for n, detail in enumerate(details)]
+    rows.append(row(Kind.RETRIED, 1, DUE_MS, 9, detail="DELAYED 5"))
+    found = frame(spark, rows).select("global_index", delay_of().alias("delay")).collect()
+    assert {one["global_index"]: one["delay"] for one in found if one["delay"]} == {6: 31_622_400_000}
 
 
 def test_the_rows_of_messages_are_shuffled_once(spark: SparkSession) -> None:
