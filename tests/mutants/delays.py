@@ -89,4 +89,13 @@ MUTANTS = (
         "            delay_ms = 0\n",
         (f"{TOLD}::test_a_delivery_is_as_late_as_it_comes_behind_the_delay",),
     ),
+    Mutant(
+        "a_ledger_says_the_message_s_due_time",
+        "Spark takes each delivery to a delayed group for late, and an early one for none",
+        'units["due_ms"] + delay_ms,\n                units["offset"],',
+        'units["due_ms"],\n                units["offset"],',
+        (
+            "tests/node/ledger/test_ledger.py::test_a_delivery_to_a_group_with_a_delay_is_due_so_much_later_and_says_so",
+        ),
+    ),
 )

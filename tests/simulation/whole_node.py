@@ -230,10 +230,10 @@ class WholeNode(SimNode):
             self._charge(events)
             applied(index, term, events, queues)
 
-        def watched_delivery(batch: DeliveryBatch, topic: str, group: str, consumer: str, term: int) -> None:
+        def watched_delivery(batch: DeliveryBatch, topic: str, group: str, *more: Any) -> None:
             rows.delivered(self.core.machine, batch, topic, group)
             self.processor.charge(DELIVERED_US * len(batch.units))
-            delivered(batch, topic, group, consumer, term)
+            delivered(batch, topic, group, *more)
 
         setattr(ledger, "applied", watched)  # noqa: B010 - a method of one object
         setattr(ledger, "delivered", watched_delivery)  # noqa: B010

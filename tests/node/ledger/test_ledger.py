@@ -85,6 +85,22 @@ async def test_first_deliveries_are_written_with_the_hashes_of_their_ordering_ke
     assert [row["order_key"] for row in rows] == [None, 7, 2**32 - 1, None, None, None]
 
 
+async def test_a_delivery_to_a_group_with_a_delay_is_due_so_much_later_and_says_so(
+    make: Callable[..., Replica],
+) -> None:
+    replica = make()
+    units = np.zeros(2, dtype=WAITING)
+    units["due_ms"] = [NOW_MS, NOW_MS + 5]
+    places = np.arange(2, dtype=np.uint32)
+    first = DeliveryBatch(0, 0, units, places, places, places + 1, None, [b""] * 2, places, units[:0], 0)
+    for delay_ms in (1_800_000, 0):
+        replica.ledger.delivered(first, "t", "g", "c", 1, delay_ms)
+    await replica.ledger.close()
+    rows = [row for _, rows in segments(replica) for row in rows if row["kind"] == Kind.DELIVERED]
+    assert [row["due_ms"] - NOW_MS for row in rows] == [1_800_000, 1_800_005, 0, 5]
+    assert [row["detail"] for row in rows] == ["DELAYED 1800000"] * 2 + [None] * 2
+
+
 @pytest.mark.parametrize(("made", "rows", "first"), [(2**31 - 3, 3, 2**31 - 3), (2**31 - 2, 3, 0), (0, 1, 0)])
 def test_rows_that_are_numbered_together_stay_so(made: int, rows: int, first: int) -> None:
     assert numbered(made, rows) == (first, first + rows)
