@@ -31,6 +31,7 @@ from tarry.console.pages import (
     messages,
     now,
     purge,
+    reconciliation,
     schedules,
     sign_in,
     topics,
@@ -56,6 +57,7 @@ PAGES: Final = (
     backups_page,
     audit,
     jobs,
+    reconciliation,
     sign_in,
 )
 

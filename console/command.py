@@ -31,6 +31,15 @@ def console(
             help="Folder for backups, of which each has one of its own.",
         ),
     ] = None,
+    reports: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            exists=True,
+            file_okay=False,
+            help="Folder of runs of tarry reconcile, of which each has one of its own.",
+        ),
+    ] = None,
     *,
     cluster: OnCluster,
 ) -> None:
@@ -56,7 +65,9 @@ def console(
         print_json({"url": url})
     else:
         words().print(f"console: {url} (Ctrl-C ends it)", soft_wrap=True)
-    asyncio.run(serve(settings, listener, (*(host or ()), listen.rpartition(":")[0]), Folders(backups)))
+    asyncio.run(
+        serve(settings, listener, (*(host or ()), listen.rpartition(":")[0]), Folders(backups, reports))
+    )
 
 
 def _listener(listen: str) -> socket.socket:

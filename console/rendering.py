@@ -35,6 +35,7 @@ from tarry.proto.reasons import Reason
 from tarry.proto.version import VERSION
 
 HERE: Final = Path(__file__).parent
+RECONCILIATION: Final = "/reconciliation"
 NAVIGATION: Final = (
     ("/", "Now", "n"),
     ("/ahead", "Ahead", "a"),
@@ -45,9 +46,10 @@ NAVIGATION: Final = (
     ("/cluster", "Cluster", "c"),
     ("/audit", "Audit", "u"),
     ("/jobs", "Jobs", "j"),
+    (RECONCILIATION, "Reconciliation", "r"),
 )
 """Address, title, and the key that opens it after ``g``."""
-FOR_OPERATORS: Final = frozenset({"/audit"})
+FOR_OPERATORS: Final = frozenset({"/audit", RECONCILIATION})
 """Pages that others have nothing from."""
 BEFORE: Final = "before"
 """Field of a review: the hash of the settings that it compares with."""
@@ -122,7 +124,12 @@ def _html(request: Request, template: str, values: Mapping[str, Any]) -> str:
         form_token=accesses.form_token(cookie),
         signed_in=accesses.knows(cookie),
         rights=rights,
-        navigation=[one for one in NAVIGATION if rights.operate or one[0] not in FOR_OPERATORS],
+        navigation=[
+            one
+            for one in NAVIGATION
+            if (rights.operate or one[0] not in FOR_OPERATORS)
+            and (one[0] != RECONCILIATION or request.app.state.console.folders.reports is not None)
+        ],
         **values,
     )
 

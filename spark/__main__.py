@@ -92,7 +92,9 @@ def reconcile(
         list[str],
         typer.Argument(metavar="LEDGER...", help="Folders or URIs of ledgers, or of folders of them."),
     ],
-    out: Annotated[str, typer.Option(help="Folder for the tables, summary.json and report.html.")],
+    out: Annotated[
+        str, typer.Option(help="Folder for the tables, summary.json, findings.json and report.html.")
+    ],
     from_: Annotated[
         int | None,
         typer.Option("--from", parser=moment_ms, metavar="TIME", help="Messages due from then on."),

@@ -94,10 +94,21 @@ class Reconciliation:
 
     def findings(self) -> Findings:
         """Return what the checks have found, once the job has run."""
-        return Findings(self.timeline, self.duplicates, self.violations, self.counts, self.span)
+        options = self.options
+        about = {
+            "made_ms": time.time_ns() // 1_000_000,
+            "ledgers": list(options.ledgers),
+            "from_ms": options.from_ms,
+            "to_ms": options.to_ms,
+            "settle_ms": options.settle_ms,
+            "tolerance_ms": options.tolerance_ms,
+        }
+        return Findings(
+            self.timeline, self.duplicates, self.violations, self.counts, self.span, self.shard, about
+        )
 
     def write(self, summary: Mapping[str, Any]) -> None:
-        """Write summary.json and report.html beside the tables."""
+        """Write summary.json, report.html and findings.json beside the tables."""
         self.say("report")
         write(self.findings(), summary, self.options.out)
 
@@ -237,11 +248,11 @@ class Reconciliation:
     def _write_missing(self) -> None:
         """Write JSON lines of the messages that were acknowledged and not delivered; a redrive reads them."""
         known = self.rows.where("hour is not null").select("shard").first()
-        shard = known["shard"] if known is not None else 0
+        self.shard: int = known["shard"] if known is not None else 0
         groups = F.sort_array(F.collect_set("group")).alias("groups")
         lost = self.violations.where(F.col("check").isin(*MISSING)).groupBy("hour", "global_index", "topic")
         rows = lost.agg(groups, F.min("check").alias("check"), F.min("due_ms").alias("due_ms"))
-        rows = rows.select(F.lit(shard).alias("shard"), "*")
+        rows = rows.select(F.lit(self.shard).alias("shard"), "*")
         rows.write.mode("overwrite").json(f"{self.options.out}/missing")
 
 

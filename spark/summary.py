@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from tarry.spark.checks import timeline
 from tarry.spark.checks.messages import MISSING, Span
+from tarry.spark.findings import findings_text
 from tarry.spark.report import page
 
 FIGURES: Final = (
@@ -31,6 +32,9 @@ class Findings(NamedTuple):
     violations: DataFrame
     counts: Mapping[str, int]
     span: Span
+    shard: int
+    about: Mapping[str, Any]
+    """Input and settings of the run, and when it was done, as values of JSON."""
 
 
 def summary(findings: Findings, segments: int, rows: int, wall_s: float) -> dict[str, Any]:
@@ -68,12 +72,17 @@ def summary(findings: Findings, segments: int, rows: int, wall_s: float) -> dict
 
 
 def write(findings: Findings, summary: Mapping[str, Any], out: str) -> None:
-    """Write summary.json and report.html beside the tables.
+    """Write summary.json, report.html and findings.json beside the tables.
 
     Where `out` is a URI they are folders of one part, as Spark writes text.
     """
     report = page(findings.timeline, findings.duplicates, findings.violations, summary)
-    texts = {"summary.json": json.dumps(summary, indent=2), "report.html": report}
+    about = {**findings.about, "summary": summary}
+    texts = {
+        "findings.json": findings_text(findings.violations, findings.shard, about),
+        "report.html": report,
+        "summary.json": json.dumps(summary, indent=2),  # the last: a run that has it is whole
+    }
     if "://" not in out:
         for name, text in texts.items():
             Path(out, name).write_text(text)

@@ -24,7 +24,9 @@ COLUMNS = ("id", "topic", "groups", "check", "fate", "copy")
 
 
 def reconcile(
-    out: Annotated[Path, typer.Option(help="Folder for the tables, summary.json and report.html.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the tables, summary.json, findings.json and report.html.")
+    ],
     ledgers: Annotated[
         list[str] | None,
         typer.Argument(

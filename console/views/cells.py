@@ -19,6 +19,11 @@ def link(text: str, *parts: str) -> Markup:
     return Markup('<a href="{}">{}</a>').format(path(*parts), text)
 
 
+def link_to(text: str, address: str) -> Markup:
+    """Return a link to an address."""
+    return Markup('<a href="{}">{}</a>').format(address, text)
+
+
 def time(at_ms: int) -> Markup:
     """Return a time, which the browser shows as the visitor has chosen; 0: none."""
     if not at_ms:

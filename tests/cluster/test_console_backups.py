@@ -1,10 +1,10 @@
-"""Backups and members by the console: jobs that end, a download that is whole or cut off."""
+"""The console's folders, and members: backups as jobs and downloads, and runs of the reconciliation."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ from tests.cluster.consoles import Visitor, console_of, ended
 from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 from tests.cluster.test_members import newcomer
+from tests.console.reports import write_run
 
 TOKENS: dict[str, Setting] = {
     "root": {"name": "ops", "produce": ["*"], "consume": ["*"], "operate": True},
@@ -46,11 +47,15 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     folder = tmp_path_factory.mktemp("backups")
     given = folder / "given"
     given.mkdir()
+    reports = folder / "reports"
+    write_run(reports, "one")
+    (reports / "unfinished").mkdir()
+    (reports / "linked").symlink_to(write_run(folder, "outside"))
     with Disposable(2, folder / "nodes", settings, token="root") as cluster:
         cluster.start()
         cluster.wait_until_serving()
         with (
-            console_of(cluster.addresses, "--backups", str(given)) as url,
+            console_of(cluster.addresses, "--backups", str(given), "--reports", str(reports)) as url,
             sync.connect(cluster.addresses, token="root") as client,
         ):
             with client.producer() as producer:
@@ -103,7 +108,36 @@ def test_a_backup_goes_nowhere_else_and_is_for_operators_alone(scene: Scene, tmp
     assert not (scene.backups / "new").exists()
 
 
-def download(visitor: Visitor) -> Iterator[bytes]:
+def test_runs_of_the_reconciliation_and_their_findings_are_shown_to_operators_alone(scene: Scene) -> None:
+    visitor = scene.visitor()
+    page = visitor.get("/reconciliation")
+    assert re.findall(r'<a href="/reconciliation/(\w+)">', page) == ["one", "unfinished"]
+    assert 'badge bad">broken' in page
+    assert "not finished" in page
+    page = visitor.get("/reconciliation/one")
+    assert "failover 7" in page
+    assert "/ledgers/&lt;i&gt;" in page
+    page = visitor.get("/reconciliation/one/early")
+    assert 'href="/message/0007wk3"' in page
+    assert "<td>&lt;b&gt;</td>" in page
+    assert "due too soon" not in visitor.get("/reconciliation/one/early?filter=no+message")
+    for path in (
+        "one/none",
+        "unfinished",
+        "linked",
+        "linked/early",
+        "..%2foutside",
+        "one%2f..",
+        "two",
+    ):
+        visitor.get(f"/reconciliation/{path}", 404)
+    shop = scene.visitor("shop")
+    for path in ("", "/one", "/one/early", "/none"):
+        assert "PERMISSION_DENIED" in shop.get(f"/reconciliation{path}", 403)
+    assert "/reconciliation" not in shop.get("/")
+
+
+def download(visitor: Visitor) -> Generator[bytes]:
     [token] = set(re.findall(rf'name="{FORM_TOKEN}" value="([0-9a-f]+)"', visitor.get("/sign-in")))
     with visitor.http.stream("POST", "/cluster/backups/download", data={FORM_TOKEN: token}) as answer:
         assert answer.status_code == 200

@@ -14,6 +14,7 @@ from tests.cluster.browser import accessible, browser, needs_chromium, page_of, 
 from tests.cluster.consoles import console_of
 from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
+from tests.console.reports import write_run
 
 pytestmark = needs_chromium
 HOUR_MS = 3_600_000
@@ -43,7 +44,10 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
                 )
             client.operator().create_group("orders", "mail")
             client.operator().create_group("orders", "call-centre")
-        with console_of(cluster.addresses) as url, browser() as chromium:
+        folder = tmp_path_factory.mktemp("given")
+        write_run(folder, "one")
+        given = ("--reports", str(folder), "--backups", str(folder))
+        with console_of(cluster.addresses, *given) as url, browser() as chromium:
             yield Scene(chromium, url, cluster, first.id)
 
 
@@ -62,6 +66,9 @@ def pages(scene: Scene) -> dict[str, str]:
         "backups": "/cluster/backups",
         "audit": "/audit",
         "jobs": "/jobs",
+        "reconciliation": "/reconciliation",
+        "run": "/reconciliation/one",
+        "check": "/reconciliation/one/early",
         "sign-in": "/sign-in",
         "missing": "/nothing",
     }

@@ -1,0 +1,105 @@
+"""The page *Reconciliation*: runs of ``tarry reconcile`` in the folder of ``--reports``, with findings."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tarry.console import folders
+from tarry.console.rendering import operators_look, render
+from tarry.console.views.reconciliation import (
+    CHECK_COLUMNS,
+    FOUND_COLUMNS,
+    RUN_COLUMNS,
+    Run,
+    check_rows,
+    run_of,
+    run_row,
+)
+from tarry.console.views.table import Row, table_of
+
+SHOWN_MAX: Final = 100
+SUMMARY: Final = "summary.json"
+FINDINGS: Final = "findings.json"
+SUMMARY_BYTES_MAX: Final = 1 << 20
+FINDINGS_BYTES_MAX: Final = 16 << 20
+
+
+def _folder_of(request: Request) -> Path:
+    given: folders.Folders = request.app.state.console.folders
+    if given.reports is None:
+        raise HTTPException(404, "This console was started without --reports, the folder of runs.")
+    return given.reports
+
+
+def _rows(folder: Path) -> tuple[list[Row], int]:
+    """Return a row for each run that was written last, and how many there are. Raises OSError."""
+    names, count = folders.newest(folder, SHOWN_MAX)
+    rows = list[Row]()
+    for name in names:
+        try:
+            summary: bytes | None = folders.read(folder, name, SUMMARY, SUMMARY_BYTES_MAX)
+        except folders.Unreadable:
+            summary = None
+        rows.append(run_row(name, summary))
+    return rows, count
+
+
+async def _runs(request: Request) -> Response:
+    look, folder = await operators_look(request), _folder_of(request)
+    rows, count, fault = list[Row](), 0, ""
+    try:
+        rows, count = await asyncio.to_thread(_rows, folder)
+    except OSError as error:
+        fault = f"{folder} cannot be read: {error.strerror}"
+    return render(
+        request,
+        "reconciliation.html",
+        look=look,
+        folder=folder,
+        fault=fault,
+        more=count - len(rows),
+        runs=table_of("runs", "Runs", RUN_COLUMNS, rows, request.query_params, "-as_of_ms"),
+    )
+
+
+async def _run(request: Request) -> Response:
+    look, name = await operators_look(request), request.path_params["run"]
+    run = await _found(request, name)
+    checks = table_of("checks", "Checks that found something", CHECK_COLUMNS, check_rows(run, name),
+                      request.query_params, "-promise")  # fmt: skip
+    return render(request, "run.html", look=look, name=name, run=run, checks=checks)
+
+
+async def _check(request: Request) -> Response:
+    look, name = await operators_look(request), request.path_params["run"]
+    run, wanted = await _found(request, name), request.path_params["check"]
+    checks = [check for check in run.checks if check.name == wanted]
+    if not checks:
+        raise HTTPException(404, f"The run {name} has nothing of this check.")
+    found = table_of("found", "Found", FOUND_COLUMNS, checks[0].rows, request.query_params, "at_ms")
+    return render(request, "check.html", look=look, name=name, check=checks[0], found=found)
+
+
+async def _found(request: Request, name: str) -> Run:
+    try:
+        text = await asyncio.to_thread(folders.read, _folder_of(request), name, FINDINGS, FINDINGS_BYTES_MAX)
+    except folders.Unreadable as error:
+        raise HTTPException(404, f"{error}: the run is not finished, or of a version before 0.3.") from None
+    run = await asyncio.to_thread(run_of, text)
+    if run is None:
+        raise HTTPException(404, f"{name}/{FINDINGS} is no file of findings.")
+    return run
+
+
+ROUTES: Final = (
+    Route("/reconciliation", _runs),
+    Route("/reconciliation/{run}", _run),
+    Route("/reconciliation/{run}/{check}", _check),
+)
