@@ -33,6 +33,7 @@ from tarry.console.pages import (
     purge,
     reconciliation,
     schedules,
+    search,
     sign_in,
     topics,
 )
@@ -58,6 +59,7 @@ PAGES: Final = (
     audit,
     jobs,
     reconciliation,
+    search,
     sign_in,
 )
 

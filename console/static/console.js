@@ -109,14 +109,14 @@ function drawAnew() {
   draw();
 }
 
-// Keys: / to the filter, g and a letter to a page.
+// Keys: / to the filter, or where there is none to the search, g and a letter to a page.
 
 let going = -Infinity;
 
 function onKey(event) {
   if (kept.get("keys") === "off" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
   if (event.key === "/") {
-    const filter = document.querySelector("input[type=search]");
+    const filter = document.querySelector("main input[type=search]") || document.getElementById("search");
     if (filter) { filter.focus(); event.preventDefault(); }
   } else if (event.key === "g" && event.timeStamp - going > 1000) {
     going = event.timeStamp;

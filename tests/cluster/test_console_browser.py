@@ -66,6 +66,7 @@ def pages(scene: Scene) -> dict[str, str]:
         "backups": "/cluster/backups",
         "audit": "/audit",
         "jobs": "/jobs",
+        "found": "/search?q=or",
         "reconciliation": "/reconciliation",
         "run": "/reconciliation/one",
         "check": "/reconciliation/one/early",
@@ -151,6 +152,33 @@ def test_keys_open_pages(scene: Scene) -> None:
             page.wait_for_selector(f"h1:text-is('{heading}')")
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.className") == "skip"
+
+
+def test_the_box_in_the_head_finds_messages_names_and_keys(scene: Scene) -> None:
+    with page_of(scene.chromium, scene.url, viewport=PHONE) as page:
+        page.goto("/message")
+        page.keyboard.press("/")
+        assert page.evaluate("document.activeElement.id") == "search"
+        page.keyboard.type(scene.message_id)
+        page.keyboard.press("Enter")
+        page.wait_for_selector(f"h1:has-text('{scene.message_id}')")
+        page.fill("#search", "MAI")
+        page.press("#search", "Enter")
+        page.click("main a:text-is('mail')")
+        page.wait_for_url(re.compile("/topics/orders/mail"))
+        page.fill("#search", "orders order-7")
+        page.press("#search", "Enter")
+        page.click(f"main a:text-is('{scene.message_id}')")
+        page.wait_for_selector(f"h1:has-text('{scene.message_id}')")
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_no_two_elements_of_a_page_have_one_id(scene: Scene) -> None:
+    with page_of(scene.chromium, scene.url) as page:
+        for name, path in {**pages(scene), "range": "/ahead?from=1&to=2"}.items():
+            page.goto(path)
+            ids = page.evaluate("[...document.querySelectorAll('[id]')].map(one => one.id)")
+            assert sorted(set(ids)) == sorted(ids), name
 
 
 def test_times_and_colors_are_as_chosen(scene: Scene) -> None:

@@ -70,7 +70,13 @@ def test_who_has_not_signed_in_is_led_there_though_the_console_has_a_token(scene
         "/topics/orders",
         "/message/x",
         "/messages/orders",
+        "/search?q=x",
+        "/audit",
+        "/jobs",
+        "/cluster/backups",
+        "/reconciliation",
         "/live/now",
+        "/live/jobs",
     ):
         answer = visitor.http.get(path, follow_redirects=False)
         assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (303, "/sign-in")
@@ -172,6 +178,29 @@ def test_a_message_is_cancelled_and_sent_again_after_a_review(scene: Scene) -> N
     assert "is no duration" in visitor.post(f"/message/{message_id}/send", 400, delay="soon")
     assert "ID_MALFORMED" in visitor.get("/message/nonsense", 409)
     assert copy in visitor.get(f"/message?id=+{copy}+")
+
+
+def test_what_is_searched_for_is_a_message_a_name_or_a_key(scene: Scene) -> None:
+    message_id = schedule(scene)
+    with scene.client.producer() as producer:
+        keyed = producer.schedule("orders", b"x", delay_ms=3_600_000, keys=["sought-7"]).id
+        secret = producer.schedule("secret", b"x", delay_ms=3_600_000, keys=["sought-7"]).id
+    scene.client.operator().create_group("orders", "a-reader")
+    shop = scene.visitor("shop")
+    assert f"<h1><code>{message_id}</code></h1>" in shop.get(f"/search?q=+{message_id}+")
+    found = shop.get(f"/search?q={secret}")
+    assert "No topic&#39;s name has this in it." in found or "No topic's name has this in it." in found
+    found = shop.get("/search?q=ORD")
+    assert '<a href="/topics/orders">' in found
+    assert '<a href="/topics/orders/a-reader">' in shop.get("/search?q=read")
+    for query in ("q=orders+sought-7", "q=sought-7&topic=orders"):
+        found = shop.get(f"/search?{query}")
+        assert re.findall(r'href="/message/(\w+)"', found) == [keyed]
+    assert secret not in shop.get("/search?q=sought-7&topic=secret")
+    assert secret not in shop.get("/search?q=secret+sought-7")
+    assert "secret" not in shop.get("/search?q=e").partition("<main")[2].partition("</main>")[0]
+    assert "<b>" not in shop.get("/search?q=%3Cb%3E&topic=%3Cb%3E")
+    assert "The box above" in shop.get("/search?q=")
 
 
 def test_a_message_is_rescheduled_after_a_review_if_it_is_due_as_its_page_has_shown(scene: Scene) -> None:

@@ -41,7 +41,8 @@ async def form_token(browser: httpx.AsyncClient) -> str:
 
 
 async def test_pages_say_that_no_node_answers(browser: httpx.AsyncClient) -> None:
-    for path in ("/", "/ahead", "/topics", "/groups", "/schedules", "/message", "/cluster"):
+    pages = ("/", "/ahead", "/topics", "/groups", "/schedules", "/message", "/cluster", "/jobs", "/search?q=x")
+    for path in pages:
         answer = await browser.get(path)
         assert answer.status_code == 200, path
     page = (await browser.get("/")).text
@@ -60,7 +61,7 @@ async def test_every_answer_has_the_headers_that_browsers_go_by(browser: httpx.A
 
 
 async def test_nothing_in_a_page_is_inline_or_of_another_host(browser: httpx.AsyncClient) -> None:
-    for path in ("/", "/ahead", "/sign-in", "/nothing"):
+    for path in ("/", "/ahead", "/sign-in", "/nothing", "/jobs", "/search?q=x", "/audit"):
         page = (await browser.get(path)).text
         assert re.search(r"<style|\sstyle=|\son\w+=|javascript:", page) is None, path
         assert re.findall(r"<script(?! src=)[^>]*>", page) == []
