@@ -36,7 +36,7 @@ from tarry.proto.version import VERSION
 
 HERE: Final = Path(__file__).parent
 RECONCILIATION: Final = "/reconciliation"
-NAVIGATION: Final = (
+NAVIGATION: Final[tuple[tuple[str, str, str], ...]] = (
     ("/", "Now", "n"),
     ("/ahead", "Ahead", "a"),
     ("/topics", "Topics", "t"),
@@ -49,7 +49,7 @@ NAVIGATION: Final = (
     (RECONCILIATION, "Reconciliation", "r"),
 )
 """Address, title, and the key that opens it after ``g``."""
-FOR_OPERATORS: Final = frozenset({"/audit", RECONCILIATION})
+FOR_OPERATORS: Final[frozenset[str]] = frozenset({"/audit", RECONCILIATION})
 """Pages that others have nothing from."""
 BEFORE: Final = "before"
 """Field of a review: the hash of the settings that it compares with."""

@@ -41,7 +41,7 @@ class AuditCalls:
         request = parse(pb.ReadAuditRequest, raw)
         if isinstance(request, Refusal):
             await abort(context, request)
-        refusal = self._authorizer.refusal(context, Right.OPERATE) or self._refusal(request)
+        refusal = self._authorizer.refusal(context, Right.OPERATE) or self._nonsense(request)
         if refusal is not None:
             await abort(context, refusal)
         piece = Piece()
@@ -71,7 +71,7 @@ class AuditCalls:
             unreadable=piece.unreadable,
         ).SerializeToString()
 
-    def _refusal(self, request: pb.ReadAuditRequest) -> Refusal | None:
+    def _nonsense(self, request: pb.ReadAuditRequest) -> Refusal | None:
         if (unknown := unknown_field(request)) is not None:
             return unknown
         if not 0 <= request.from_ms <= TIME_MS_MAX or not 0 <= request.to_ms <= TIME_MS_MAX:

@@ -238,7 +238,7 @@ def test_what_is_due_in_a_range_is_cancelled_and_its_job_is_left_and_come_back_t
         accessible(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         picture(page, "job-phone")
-        page.click("text=Go back to where it was started")
+        page.click("a:text-is('go back to where it was started')")
         shown(page.locator("#range-table tr:has-text('ranged')")).to_have_count(0)
         page.goto("/jobs")
         page.click("text=Cancel in ranged")
