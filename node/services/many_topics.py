@@ -118,7 +118,12 @@ class TopicsFollowed:
                 if queue.group in ("", self.many.stream.group) and self._choice.has(queue.topic):
                     found[queue.topic] = None
             self._looked_at = end
-        return [topic for topic in found if topic not in self.many.seats and self._is_to_join(topic)]
+        return [topic for topic in found if not self._has_joined(topic) and self._is_to_join(topic)]
+
+    def _has_joined(self, topic: str) -> bool:
+        """Return whether it has a seat, other than of a topic of that name that is gone."""
+        seat = self.many.seats.get(topic)
+        return seat is not None and seat.ended is None
 
     def _is_to_join(self, topic: str) -> bool:
         """Return whether a topic is there and, for a pattern where no groups are made, its group."""

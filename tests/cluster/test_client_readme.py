@@ -20,7 +20,7 @@ pytestmark = pytest.mark.beside
 README = Path(__file__).parents[2] / "client" / "README.md"
 
 
-FIRST, DELAYED, TRACED = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+FIRST, SEVERAL, DELAYED, TRACED = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 
 def printed(example: str, folder: Path, **environment: str) -> str:
@@ -56,6 +56,11 @@ def test_the_example_of_a_delay_gives_the_reminder_to_one_group_now_and_to_the_o
     assert 0 <= int(mail.split()[4]) < 1_500
     assert calls.startswith("call-centre b'pay order 7' ")
     assert int(calls.split()[4]) >= 1_500
+
+
+def test_the_example_of_several_topics_receives_of_each(tmp_path: Path) -> None:
+    lines = printed(SEVERAL, tmp_path).splitlines()
+    assert sorted(lines) == [f"{topic} b'pay'" for topic in ("bills", "orders.eu", "orders.us")]
 
 
 def test_the_example_of_tracing_links_the_processing_to_the_schedule(tmp_path: Path) -> None:

@@ -56,7 +56,9 @@ MUTANTS = (
         "who deletes one topic ends the consumers of all",
         "if refusal.reason is Reason.GROUP_UNKNOWN:\n            self.many.forget(self)",
         "if False:\n            self.many.forget(self)",
-        (f"{SERVICE}::test_a_topic_that_is_deleted_is_left_and_the_others_go_on",),
+        (
+            f"{SEATS}::test_a_group_that_is_deleted_is_left_with_its_bytes_and_a_leadership_that_ends_ends_the_stream",
+        ),
     ),
     Mutant(
         "topics_that_come_later_are_not_noticed",
