@@ -222,7 +222,7 @@ def as_many_topics_as_one_stream_may_have(play: Play) -> None:
     count, prefix = LIMITS.subscribed_topics_max, play.name(20)
     topics = [f"{prefix}{number}".ljust(LIMITS.topic_chars_max, "n") for number in range(count)]
     play.schedule(topics, [TINY] * count, topic=range(count), delay_ms=[0] * count)
-    names = {"topics": [f"{prefix}*"], "group": GROUP, "consumer": CONSUMER}
+    names: dict[str, Any] = {"topics": [f"{prefix}*"], "group": GROUP, "consumer": CONSUMER}
     stream = Consuming(play.node)
     subscribe = consumer_pb.Subscribe(**names, credit=count)
     stream.send(consumer_pb.ConsumeRequest(subscribe=subscribe))

@@ -96,6 +96,20 @@ MUTANTS = (
         (f"{SERVICE}::test_more_topics_than_the_limit_are_refused_whether_they_are_there_or_come",),
     ),
     Mutant(
+        "a_topic_made_anew_counts_as_joined",
+        "a topic that is deleted and made again is never delivered",
+        "return seat is not None and seat.ended is None",
+        "return seat is not None",
+        (f"{SERVICE}::test_a_topic_made_anew_is_joined_though_the_end_of_the_one_before_waits_for_its_turn",),
+    ),
+    Mutant(
+        "the_longest_lease_is_told",
+        "messages of topics with a shorter one are delivered to others as well",
+        "return min((seat.lease_ms for seat",
+        "return max((seat.lease_ms for seat",
+        (f"{SERVICE}::test_the_lease_that_is_told_is_the_shortest_also_of_a_topic_that_comes",),
+    ),
+    Mutant(
         "a_shorter_lease_wakes_nobody",
         "messages that wait in a client are delivered to others as well",
         "        if shorter:\n            self._on_shorter_lease()\n",

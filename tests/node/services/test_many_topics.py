@@ -13,6 +13,7 @@ import pytest
 from tarry.node.config import Limits
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.replication.loop_holds import Holds
 from tests.node.lone_leader import GROUP, Leader, Stream, leader, until
 from tests.simulation.edge import StreamEnded
@@ -280,3 +281,57 @@ async def test_a_stream_counts_as_one_consumer_whatever_its_topics(tmp_path: Pat
             await subscribed(lead, "*", consumer="e")
         await second.leave()
         assert lead.node.leadership.delivery.consumers == 1
+
+
+async def test_a_topic_made_anew_is_joined_though_the_end_of_the_one_before_waits_for_its_turn(
+    tmp_path: Path,
+) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+        await schedule(lead, "orders.a")
+        stream = await subscribed(lead, "orders.*")
+        await until(lambda: stream.received == 1)
+        turn = lead.node.leadership.delivery.turn
+        turn.left, turn._renews = -1.0, True  # nothing has a turn
+        await lead.propose(log_pb.DeleteTopicCommand(topic="orders.a", now_ms=lead.node.time.now_ms()))
+        follower = asyncio.ensure_future(schedule(lead, "orders.a", 2))
+        await until(lambda: lead.machine.queues.find("orders.a") is not None)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        turn._renew()
+        await follower
+        await until(lambda: stream.received == 3)
+
+
+async def test_where_no_groups_are_made_a_pattern_has_the_topics_whose_group_there_is_or_comes(
+    tmp_path: Path,
+) -> None:
+    async with leader(tmp_path, Holds(), groups_auto_create=False) as lead:
+        for topic in ("a", "b"):
+            await schedule(lead, topic)
+        await lead.propose(log_pb.SubscribeCommand(topic="a", group=GROUP))
+        stream = await subscribed(lead, "*")
+        await until(lambda: stream.received == 1)
+        assert groups_of(lead) == {"a"}
+        await lead.propose(log_pb.SubscribeCommand(topic="b", group=GROUP))
+        await until(lambda: stream.received == 2)
+        with pytest.raises(StreamEnded, match="has no group"):
+            await subscribed(lead, "a", "c", consumer="other")
+
+
+async def test_the_lease_that_is_told_is_the_shortest_also_of_a_topic_that_comes(tmp_path: Path) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+
+        async def made(topic: str, lease_ms: int) -> None:
+            settings = operator_pb.TopicSettings(group_policy=operator_pb.GroupPolicy(lease_ms=lease_ms))
+            now_ms = lead.node.time.now_ms()
+            await lead.propose(log_pb.TopicCommand(topic=topic, settings=settings, now_ms=now_ms))
+
+        await until(lambda: lead.machine.level >= 2)
+        await made("a", 20_000)
+        await made("b", 10_000)
+        stream = Taking(lead, "*")
+        assert (await stream.answer()).subscribed.lease_ms == 10_000
+        await made("c", 5_000)
+        assert (await stream.answer()).subscribed.lease_ms == 5_000
+        await made("a", 1_000)  # of a topic that it has
+        assert (await stream.answer()).subscribed.lease_ms == 1_000
