@@ -21,6 +21,8 @@ from tarry.replication.state_machine.refusal import Refusal
 
 TURN_QUEUES: Final = 10_000
 """Numbers of queues that one turn of the event loop looks through for topics, at some 0.4 us each."""
+PATTERNS: Final = 25
+"""Of a subscription: to look for them takes as long again."""
 TURN_TOPICS: Final = 50
 """Whose groups one turn opens or joins, at some 0.1 ms each."""
 OPENED_AT_ONCE: Final = 50
@@ -112,7 +114,8 @@ class TopicsFollowed:
         found = dict[str, None]()
         while self._looked_at < len(self._machine.queues):
             await self._turns.enter(1 / 4)
-            end = min(len(self._machine.queues), self._looked_at + TURN_QUEUES // 4)
+            piece = int(TURN_QUEUES / 4 / (1 + self._choice.patterns / PATTERNS))
+            end = min(len(self._machine.queues), self._looked_at + piece)
             for number in range(self._looked_at, end):
                 queue = self._machine.queues[number]
                 if queue.group in ("", self.many.stream.group) and self._choice.has(queue.topic):
@@ -133,7 +136,7 @@ class TopicsFollowed:
         return self._auto_create or self._choice.names_it(topic) or queues.find(topic, group) is not None
 
     async def _open(self, topics: Sequence[str]) -> Refusal | None:
-        count = len(self.many.seats) + len(topics)
+        count = len(self.many.seats.keys() | set(topics))
         if count > self._limits.subscribed_topics_max:
             return too_many(count, self._limits)
         for start in range(0, len(topics), OPENED_AT_ONCE):

@@ -19,6 +19,7 @@ class TopicChoice:
         self.names = tuple(dict.fromkeys(one for one in asked if not is_pattern(one)))
         self._named = frozenset(self.names)
         self._prefixes = tuple(one[:-1] for one in asked if is_pattern(one))
+        self.patterns = len(self._prefixes)
         self._letters = tuple(prefix for prefix in self._prefixes if prefix.startswith(DEAD_LETTERS))
         self._may = may
 

@@ -237,6 +237,10 @@ def as_many_topics_as_one_stream_may_have(play: Play) -> None:
     requests = [consumer_pb.ConsumeRequest(subscribe=subscribe)]
     first = next(play.node.consumer.Consume(iter(requests), timeout=PATIENCE_S))
     assert len(first.subscribed.resumed) == count
+    patterns = [f"{topic[:-2]}x*" for topic in topics]
+    subscribe = consumer_pb.Subscribe(**{**names, "topics": patterns, "consumer": "patterns"}, credit=1)
+    requests = [consumer_pb.ConsumeRequest(subscribe=subscribe)]
+    assert next(play.node.consumer.Consume(iter(requests), timeout=PATIENCE_S)).HasField("subscribed")
     receive = consumer_pb.ReceiveRequest(**names, messages_max=count)
     play.node.consumer.Receive(receive, timeout=PATIENCE_S)
 
