@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
+from threading import Event
 from typing import Any, Final
 
 import grpc
@@ -30,7 +32,6 @@ from tarry.replication.state_machine.levels import HIGHEST
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tests.cluster.floods import floods
 from tests.cluster.limit_play import AUDITED_MS, LIMITS, PATIENCE_S, TINY, Play, hours_from, ids_of
-from tests.cluster.streams import Consuming
 from tests.cluster.wire import refusal
 
 MOST: Final = LIMITS.batch_messages_max
@@ -223,15 +224,17 @@ def as_many_topics_as_one_stream_may_have(play: Play) -> None:
     topics = [f"{prefix}{number}".ljust(LIMITS.topic_chars_max, "n") for number in range(count)]
     play.schedule(topics, [TINY] * count, topic=range(count), delay_ms=[0] * count)
     names: dict[str, Any] = {"topics": [f"{prefix}*"], "group": GROUP, "consumer": CONSUMER}
-    stream = Consuming(play.node)
     subscribe = consumer_pb.Subscribe(**names, credit=count)
-    stream.send(consumer_pb.ConsumeRequest(subscribe=subscribe))
+    left = Event()
+    first_requests = chain([consumer_pb.ConsumeRequest(subscribe=subscribe)], iter(left.wait, True))
+    stream = play.node.consumer.Consume(first_requests, timeout=4 * PATIENCE_S)
     given: dict[int, int] = {}
     while len(given) < count:
-        response = stream.next()
+        response = next(stream)
         if response.HasField("deliveries"):
             given[response.deliveries.queue] = response.deliveries.offset[0]
-    stream.responses.cancel()
+    stream.cancel()
+    left.set()
     holding = [consumer_pb.Holding(queue=queue, offset=[offset]) for queue, offset in given.items()]
     subscribe = consumer_pb.Subscribe(**{**names, "topics": topics}, credit=1, holding=holding)
     requests = [consumer_pb.ConsumeRequest(subscribe=subscribe)]
