@@ -260,6 +260,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.SHUTTING_DOWN,
         Reason.RIGHTS_CHANGED,
         Reason.BACKUP_UNAVAILABLE,
+        Reason.EXPORT_UNAVAILABLE,
         Reason.KEYS_INCOMPLETE,
         Reason.AUDIT_UNREADABLE,
     ),

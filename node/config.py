@@ -182,9 +182,10 @@ class LedgerSettings(_Section):
 
 
 class BackupSettings(_Section):
-    """Bounds on backups of this node: it deletes no file while one is open."""
+    """Bounds on backups and exports of pending messages: no file is deleted while one is open."""
 
     backups_max: Count = 1  # under way at once
+    exports_max: Count = 1  # the same of exports
     stall_ms: Count = 60_000  # for the operator to take a part of one
     duration_ms_max: Count = 6 * 3_600_000  # of one
 

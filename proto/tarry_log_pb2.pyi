@@ -81,6 +81,30 @@ class ScheduledColumns(_message.Message):
     repeats: bytes
     def __init__(self, shard: _Optional[int] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., overdue: _Optional[bytes] = ..., repeated: _Optional[bool] = ..., repeats: _Optional[bytes] = ...) -> None: ...
 
+class ExportedColumns(_message.Message):
+    __slots__ = ("head", "messages", "end")
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    head: _tarry_operator_pb2.PendingHead
+    messages: PendingColumns
+    end: _tarry_operator_pb2.PendingEnd
+    def __init__(self, head: _Optional[_Union[_tarry_operator_pb2.PendingHead, _Mapping]] = ..., messages: _Optional[_Union[PendingColumns, _Mapping]] = ..., end: _Optional[_Union[_tarry_operator_pb2.PendingEnd, _Mapping]] = ...) -> None: ...
+
+class PendingColumns(_message.Message):
+    __slots__ = ("topic", "hour", "global_index", "due_ms", "records")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    topic: bytes
+    hour: bytes
+    global_index: bytes
+    due_ms: bytes
+    records: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, topic: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class DeliveriesColumns(_message.Message):
     __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp", "ordered", "delay_ms")
     SHARD_FIELD_NUMBER: _ClassVar[int]

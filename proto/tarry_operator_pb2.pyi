@@ -52,6 +52,74 @@ class ReadAuditResponse(_message.Message):
     unreadable: int
     def __init__(self, node: _Optional[str] = ..., has_audit: _Optional[bool] = ..., lines: _Optional[_Iterable[str]] = ..., cursor: _Optional[str] = ..., looked_to_ms: _Optional[int] = ..., unreadable: _Optional[int] = ...) -> None: ...
 
+class ExportPendingRequest(_message.Message):
+    __slots__ = ("topics", "due_from_ms", "due_to_ms", "index_min")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    DUE_FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    DUE_TO_MS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_MIN_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    due_from_ms: int
+    due_to_ms: int
+    index_min: int
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., due_from_ms: _Optional[int] = ..., due_to_ms: _Optional[int] = ..., index_min: _Optional[int] = ...) -> None: ...
+
+class ExportPendingResponse(_message.Message):
+    __slots__ = ("head", "messages", "end")
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    head: PendingHead
+    messages: PendingMessages
+    end: PendingEnd
+    def __init__(self, head: _Optional[_Union[PendingHead, _Mapping]] = ..., messages: _Optional[_Union[PendingMessages, _Mapping]] = ..., end: _Optional[_Union[PendingEnd, _Mapping]] = ...) -> None: ...
+
+class PendingHead(_message.Message):
+    __slots__ = ("cluster", "node", "version", "shard", "index", "now_ms", "topics", "pending")
+    CLUSTER_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SHARD_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    cluster: str
+    node: str
+    version: str
+    shard: int
+    index: int
+    now_ms: int
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    pending: int
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., version: _Optional[str] = ..., shard: _Optional[int] = ..., index: _Optional[int] = ..., now_ms: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., pending: _Optional[int] = ...) -> None: ...
+
+class PendingMessages(_message.Message):
+    __slots__ = ("topic", "hour", "global_index", "due_ms", "records")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    topic: _containers.RepeatedScalarFieldContainer[int]
+    hour: _containers.RepeatedScalarFieldContainer[int]
+    global_index: _containers.RepeatedScalarFieldContainer[int]
+    due_ms: _containers.RepeatedScalarFieldContainer[int]
+    records: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, topic: _Optional[_Iterable[int]] = ..., hour: _Optional[_Iterable[int]] = ..., global_index: _Optional[_Iterable[int]] = ..., due_ms: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class PendingEnd(_message.Message):
+    __slots__ = ("messages", "retries", "unreadable", "unreadable_ids")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_FIELD_NUMBER: _ClassVar[int]
+    UNREADABLE_IDS_FIELD_NUMBER: _ClassVar[int]
+    messages: int
+    retries: int
+    unreadable: int
+    unreadable_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, messages: _Optional[int] = ..., retries: _Optional[int] = ..., unreadable: _Optional[int] = ..., unreadable_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class BackupRequest(_message.Message):
     __slots__ = ("kept", "index_min")
     KEPT_FIELD_NUMBER: _ClassVar[int]

@@ -135,6 +135,11 @@ class OperatorServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.ReadAuditRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.ReadAuditResponse.FromString,
                 _registered_method=True)
+        self.ExportPending = channel.unary_stream(
+                '/tarry.v1.OperatorService/ExportPending',
+                request_serializer=tarry_dot_proto_dot_tarry__operator__pb2.ExportPendingRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.ExportPendingResponse.FromString,
+                _registered_method=True)
 
 
 class OperatorServiceServicer:
@@ -284,6 +289,13 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExportPending(self, request, context):
+        """ExportPending streams what is pending at the asked node as of one entry: a head, the messages by hours, an end.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OperatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -386,6 +398,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ReadAudit,
                     request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.ReadAuditRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.ReadAuditResponse.SerializeToString,
+            ),
+            'ExportPending': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportPending,
+                    request_deserializer=tarry_dot_proto_dot_tarry__operator__pb2.ExportPendingRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__operator__pb2.ExportPendingResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -929,6 +946,33 @@ class OperatorService:
             '/tarry.v1.OperatorService/ReadAudit',
             tarry_dot_proto_dot_tarry__operator__pb2.ReadAuditRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__operator__pb2.ReadAuditResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportPending(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tarry.v1.OperatorService/ExportPending',
+            tarry_dot_proto_dot_tarry__operator__pb2.ExportPendingRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__operator__pb2.ExportPendingResponse.FromString,
             options,
             channel_credentials,
             insecure,

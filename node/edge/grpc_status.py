@@ -40,6 +40,7 @@ CODES: Final[dict[Reason, grpc.StatusCode]] = {
     Reason.SHUTTING_DOWN: grpc.StatusCode.UNAVAILABLE,
     Reason.BACKUP_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
     Reason.AUDIT_UNREADABLE: grpc.StatusCode.UNAVAILABLE,
+    Reason.EXPORT_UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
     Reason.KEYS_INCOMPLETE: grpc.StatusCode.UNAVAILABLE,
     Reason.RIGHTS_CHANGED: grpc.StatusCode.UNAVAILABLE,
     Reason.OVERLOADED: grpc.StatusCode.RESOURCE_EXHAUSTED,

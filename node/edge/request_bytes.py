@@ -33,6 +33,8 @@ NAMES_BYTES: Final = FILTER_NAMES_MAX * (CHAR_BYTES * FILTER_CHARS_MAX + 3)
 FILTER_BYTES: Final = 2 * NAMES_BYTES + CHAR_BYTES * FILTER_CHARS_MAX
 CURSOR_BYTES: Final = 64 << 10
 """Of a cancel of many messages; a listing's is short."""
+EXPORT_TOPICS_MAX: Final = 128
+"""Topics of one export of what is pending; without any it is of all."""
 KEY_BYTES: Final = CHAR_BYTES << 16
 """Of a key by which messages are found, which may be as long as a message has one."""
 
@@ -63,6 +65,7 @@ def of_clients(limits: Limits) -> Callable[[str], int]:
         "PutRecurring": limits.body_bytes_max + limits.record_overhead_bytes_max,
         "NextFires": limits.body_bytes_max + limits.record_overhead_bytes_max,
         "Backup": KEPT_FILE_BYTES * KEPT_FILES_MAX,
+        "ExportPending": EXPORT_TOPICS_MAX * (CHAR_BYTES * FILTER_CHARS_MAX + 3),
     }
     return lambda path: more.get(path.rpartition("/")[2], 0) + OVERHEAD_BYTES
 

@@ -31,6 +31,7 @@ from tarry.replication.blocking import in_thread
 from tarry.replication.driver.serve_snapshot import chunks
 from tarry.replication.snapshot.state_files import FilesSnapshot, StateSource
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX, SnapshotFailed
+from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.refusal import Refusal
 
 CATCH_UP_ENTRIES_MAX: Final = 100_000
@@ -95,14 +96,7 @@ class BackupCalls:
     async def _open(self, index_min: int) -> tuple[FilesSnapshot, pb.BackupManifest]:
         """Return the state as of a new checkpoint, and what is told of it. Raises SnapshotFailed."""
         machine, driver = self._core.machine, self._core.driver
-        if index_min > machine.applied_index + CATCH_UP_ENTRIES_MAX:
-            raise SnapshotFailed(f"is at entry {machine.applied_index}, far before {index_min}")
-        for _ in range(CATCH_UP_LOOKS):
-            if machine.applied_index >= index_min:
-                break
-            await asyncio.sleep(LOOK_S)
-        else:
-            raise SnapshotFailed(f"is at entry {machine.applied_index}, before {index_min}")
+        await caught_up(machine, index_min)
         digests: list[bytes] = []
         positions: list[LogPosition] = []
 
@@ -147,14 +141,29 @@ class BackupCalls:
         return self._disk_refusal()
 
     def _disk_refusal(self) -> Refusal | None:
-        """Refuse while what a backup keeps from being deleted may be needed."""
-        disk, least = os.statvfs(self._core.machine.folder), self._core.config.limits.disk_free_bytes_min
-        free = disk.f_bavail * disk.f_frsize
-        if free >= least:
-            return None
-        text = f"no backup: the node's disk has {free} bytes free, fewer than {least}: make room on it"
-        facts = {"disk_free_bytes": str(free), "disk_free_bytes_min": str(least)}
-        return Refusal(Reason.DISK_FULL, text, facts, retry_ms=5_000)
+        return disk_refusal(self._core, "backup")
+
+
+async def caught_up(machine: Machine, index_min: int) -> None:
+    """Wait until the machine has applied an entry. Raises SnapshotFailed where it is far before it."""
+    if index_min > machine.applied_index + CATCH_UP_ENTRIES_MAX:
+        raise SnapshotFailed(f"is at entry {machine.applied_index}, far before {index_min}")
+    for _ in range(CATCH_UP_LOOKS):
+        if machine.applied_index >= index_min:
+            return
+        await asyncio.sleep(LOOK_S)
+    raise SnapshotFailed(f"is at entry {machine.applied_index}, before {index_min}")
+
+
+def disk_refusal(core: Core, what: str) -> Refusal | None:
+    """Refuse a backup or an export while what it keeps from being deleted may be needed."""
+    disk, least = os.statvfs(core.machine.folder), core.config.limits.disk_free_bytes_min
+    free = disk.f_bavail * disk.f_frsize
+    if free >= least:
+        return None
+    text = f"no {what}: the node's disk has {free} bytes free, fewer than {least}: make room on it"
+    facts = {"disk_free_bytes": str(free), "disk_free_bytes_min": str(least)}
+    return Refusal(Reason.DISK_FULL, text, facts, retry_ms=5_000)
 
 
 def _unavailable(text: str) -> Refusal:

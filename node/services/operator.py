@@ -25,6 +25,7 @@ from tarry.node.services.backup import BackupCalls
 from tarry.node.services.cancel_matching import PurgeCalls
 from tarry.node.services.cluster_settings import ClusterCalls
 from tarry.node.services.ledger_export import LedgerCalls
+from tarry.node.services.pending_export import ExportCalls
 from tarry.node.services.topic_admin import TopicCalls
 from tarry.node.services.topic_status import TopicStatuses
 from tarry.proto import tarry_operator_pb2 as pb
@@ -59,6 +60,7 @@ class OperatorService:
         self._ledger_calls = LedgerCalls(core.ledger, authorizer, self._audit)
         self._audit_calls = AuditCalls(core.config.audit, core.config.node, authorizer, self._audit)
         self._backup_calls = BackupCalls(core, authorizer, self._audit)
+        self._export_calls = ExportCalls(core, authorizer, self._audit)
         self._cluster_calls = ClusterCalls(core)
         self._purge_calls = PurgeCalls(core, authorizer, calls, self._audit)
         self._topics = TopicStatuses(core)
@@ -85,6 +87,7 @@ class OperatorService:
             **self._ledger_calls.methods(),
             **self._backup_calls.methods(),
             **self._audit_calls.methods(),
+            **self._export_calls.methods(),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 

@@ -474,6 +474,20 @@ def a_whole_state_backed_up(play: Play) -> None:
     assert sum(part.HasField("chunk") for part in play.node.operator.Backup(request, timeout=PATIENCE_S))
 
 
+@row("OperatorService/ExportPending")
+def all_that_is_pending_of_as_many_topics_as_may_be_named(play: Play) -> None:
+    topics = [play.name() for _ in range(request_bytes.EXPORT_TOPICS_MAX)]
+    place = np.arange(MOST) % len(topics)
+    due_ms = hours_from(play.now_ms(), MOST)
+    for _ in range(8):
+        play.schedule(topics, [TINY] * MOST, topic=place, due_ms=due_ms)
+    request = operator_pb.ExportPendingRequest(topics=topics, index_min=play.statuses()[0].applied_index)
+    *_, last = play.node.operator.ExportPending(request, timeout=PATIENCE_S)
+    assert last.end.messages == 8 * MOST
+    request.topics.append(play.name())
+    refused(lambda: list(play.node.operator.ExportPending(request, timeout=PATIENCE_S)), "EXPORT_INVALID")
+
+
 @row(
     "OperatorService/AddMember",
     "OperatorService/RemoveMember",

@@ -40,6 +40,7 @@ ANSWERED_BY_STREAMS = {
     "OperatorService/Redrive",
     "OperatorService/ExportLedger",
     "OperatorService/Backup",
+    "OperatorService/ExportPending",
     "QueryService/ReadHistory",
     "PeerService/FetchSnapshot",
 }
@@ -188,6 +189,10 @@ VALID: dict[str, list[Message]] = {
     ],
     "OperatorService/ReadAudit": [
         operator_pb.ReadAuditRequest(cursor="0123456789abcdef.9", from_ms=1, to_ms=2**40, lines_max=9)
+    ],
+    "OperatorService/ExportPending": [
+        operator_pb.ExportPendingRequest(),
+        operator_pb.ExportPendingRequest(topics=["t"], due_from_ms=1, due_to_ms=2**42, index_min=1),
     ],
     "QueryService/GetLife": [query_pb.GetLifeRequest(id=str(MessageId(0, 498_611, 0)))],
     "QueryService/ReadHistory": [

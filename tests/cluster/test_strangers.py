@@ -251,6 +251,7 @@ def closed(one: socket.socket) -> bool:
         "/tarry.v1.ConsumerService/Receive",
         "/tarry.v1.OperatorService/ExportLedger",
         "/tarry.v1.OperatorService/Backup",
+        "/tarry.v1.OperatorService/ExportPending",
         "/tarry.v1.PeerService/FetchSnapshot",
         "/tarry.v1.PeerService/Meet",
         "/tarry.v1.RecordService/FetchIndex",
