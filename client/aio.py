@@ -6,6 +6,16 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Unpack
 
+from tarry.client.bulk.bulk import Bulk
+from tarry.client.bulk.values import (
+    Columns,
+    DryRun,
+    Exported,
+    Files,
+    Imported,
+    PostgresqlTable,
+    RedisSet,
+)
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.consumers.consumer import Consumer
 from tarry.client.consumers.consumer_options import ConsumerOptions, PullerOptions
@@ -64,6 +74,7 @@ from tarry.client.tracing import Tracing
 
 __all__ = [
     "AckOutcome",
+    "Bulk",
     "BulkCancel",
     "CancelOutcome",
     "CancelledByKey",
@@ -72,11 +83,15 @@ __all__ = [
     "Client",
     "ClusterDescription",
     "ClusterStatus",
+    "Columns",
     "Consumer",
     "Cron",
     "DeletedTopic",
+    "DryRun",
     "Exponential",
+    "Exported",
     "FailedAcks",
+    "Files",
     "Fire",
     "FireOutcome",
     "Forecast",
@@ -85,6 +100,7 @@ __all__ = [
     "GroupDescription",
     "GroupState",
     "HistoryRow",
+    "Imported",
     "Interval",
     "ListedMessage",
     "ListedPage",
@@ -101,11 +117,13 @@ __all__ = [
     "NodeHistory",
     "Operator",
     "Overlap",
+    "PostgresqlTable",
     "Producer",
     "Puller",
     "Query",
     "Recurring",
     "RecurringSchedule",
+    "RedisSet",
     "Redriven",
     "SchedulePage",
     "Scheduled",
@@ -164,6 +182,10 @@ class Client:
     def operator(self) -> Operator:
         """Return an operator."""
         return Operator(self._cluster())
+
+    def bulk(self) -> Bulk:
+        """Return what exports and imports many messages."""
+        return Bulk(self._cluster())
 
     async def close(self) -> None:
         """Close producers (after their answers) and consumers, then the connections."""

@@ -21,16 +21,21 @@ from tarry.client.aio import (
     ChangeOutcome as ChangeOutcome,
     ClusterDescription as ClusterDescription,
     ClusterStatus as ClusterStatus,
+    Columns as Columns,
     Cron as Cron,
     DeletedTopic as DeletedTopic,
+    DryRun as DryRun,
     Exponential as Exponential,
+    Exported as Exported,
     FailedAcks as FailedAcks,
+    Files as Files,
     Fire as Fire,
     FireOutcome as FireOutcome,
     Forecast as Forecast,
     FoundMessage as FoundMessage,
     FoundPage as FoundPage,
     GroupDescription as GroupDescription,
+    Imported as Imported,
     ListedMessage as ListedMessage,
     ListedPage as ListedPage,
     ListedState as ListedState,
@@ -46,7 +51,9 @@ from tarry.client.aio import (
     NextFires as NextFires,
     NodeHistory as NodeHistory,
     Overlap as Overlap,
+    PostgresqlTable as PostgresqlTable,
     RecurringSchedule as RecurringSchedule,
+    RedisSet as RedisSet,
     Redriven as Redriven,
     SchedulePage as SchedulePage,
     Scheduled as Scheduled,
@@ -68,6 +75,7 @@ from tarry.client.blocking.consumer import Consumer as Consumer, Message as Mess
 from tarry.client.blocking.consumer import MessageBatch as MessageBatch, Puller as Puller
 from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.operator import Operator as Operator
+from tarry.client.blocking.bulk import Bulk as Bulk
 from tarry.client.blocking.producer import Producer as Producer
 from tarry.client.blocking.query import Query as Query
 from tarry.client.blocking.recurring import Recurring as Recurring
@@ -114,6 +122,10 @@ class Client:
     def operator(self) -> Operator:
         """Return an operator."""
         return Operator(self._made(self._client.operator), self._thread)
+
+    def bulk(self) -> Bulk:
+        """Return what exports and imports many messages."""
+        return Bulk(self._made(self._client.bulk), self._thread)
 
     def close(self) -> None:
         """Close producers (after their answers) and consumers, then the connections and the thread."""

@@ -22,6 +22,9 @@ PACKAGES: Final = {
     ),
     "spark": ("pyspark", "pyarrow"),  # the others are asked for only by some of its commands
     "chaos": ("pysyncobj", "toxiproxy", "plotly", "jinja2"),
+    "parquet": ("pyarrow",),
+    "redis": ("redis",),
+    "postgresql": ("psycopg",),
     "console": ("starlette", "uvicorn", "jinja2"),
     "http": ("starlette", "uvicorn", "httpcore"),  # pydantic is typer's, too
     "opentelemetry": ("opentelemetry",),

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+Code = TypeVar("Code", bound=np.unsignedinteger[Any])
 
 ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 SHARD_MAX: Final = 32**4 - 1
@@ -58,6 +60,7 @@ def _check_table() -> tuple[tuple[int, ...], ...]:
 _CHECK: Final = _check_table()
 _CHECK_COLUMNS: Final = np.array(_CHECK, np.uint8)
 _CODE_POINTS: Final = np.array([ord(character) for character in ALPHABET], np.uint32)
+_ASCII: Final = _CODE_POINTS.astype(np.uint8)
 _NO_DIGIT: Final = 255
 _DIGIT_OF: Final = np.array(
     [_VALUE.get(chr(code).translate(_READ_AS), _NO_DIGIT) for code in range(256)], np.uint8
@@ -161,12 +164,26 @@ def format_ids(shard: int, hour: NDArray[np.uint32], global_index: NDArray[np.ui
 
     `hour` and `global_index` have shape (n,). Raises InvalidMessageId where the shard is out of range.
     """
+    text = _characters(shard, hour, global_index, _CODE_POINTS)
+    ids: list[str] = text.view(f"<U{LENGTH}").ravel().tolist()
+    return ids
+
+
+def format_id_octets(
+    shard: int, hour: NDArray[np.uint32], global_index: NDArray[np.uint32]
+) -> NDArray[np.uint8]:
+    """Return what `format_ids` does as ASCII, shape (n, LENGTH)."""
+    return _characters(shard, hour, global_index, _ASCII)
+
+
+def _characters(
+    shard: int, hour: NDArray[np.uint32], global_index: NDArray[np.uint32], alphabet: NDArray[Code]
+) -> NDArray[Code]:
+    """Return the characters of ids, shape (n, LENGTH), each one of the alphabet."""
     if not 0 <= shard <= SHARD_MAX:
         raise InvalidMessageId(f"no shard {shard}")
     count = len(hour)
-    if count == 0:
-        return []
-    text = np.empty((LENGTH, count), np.uint32)
+    text = np.empty((LENGTH, count), alphabet.dtype)
     check = np.zeros(count, np.uint8)
     columns = (np.full(count, shard, np.uint32), hour, global_index)
     position = 0
@@ -174,8 +191,7 @@ def format_ids(shard: int, hour: NDArray[np.uint32], global_index: NDArray[np.ui
         for place in range(width - 1, -1, -1):
             digit = (column >> np.uint32(5 * place)) & np.uint32(31)
             check ^= _CHECK_COLUMNS[position][digit]
-            text[position] = _CODE_POINTS[digit]
+            text[position] = alphabet[digit]
             position += 1
-    text[position] = _CODE_POINTS[check]
-    ids: list[str] = np.ascontiguousarray(text.T).view(f"<U{LENGTH}").ravel().tolist()
-    return ids
+    text[position] = alphabet[check]
+    return np.ascontiguousarray(text.T)

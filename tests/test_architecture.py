@@ -65,6 +65,7 @@ ROOMS = {
         "operators",
         "recurring",
         "consumers",
+        "bulk",
         "blocking",
         "cli",
     ),
@@ -100,7 +101,7 @@ FENCES = {
         "client/producers/send_spans.py",
         "client/consumers/process_spans.py",
     ),
-    "pyarrow": ("proto/ledger/", "node/ledger/", "client/receipts.py", "bench/", "spark/"),
+    "pyarrow": ("proto/ledger/", "node/ledger/", "client/receipts.py", "client/bulk/", "bench/", "spark/"),
 }
 NOWHERE = {
     "pickle",

@@ -82,6 +82,8 @@ def test_the_command_line_starts_without_any_extra() -> None:
         ("tarry.node", ["reconcile", "ledgers", "--out", "nowhere"], "spark", 3),
         ("tarry.spark", ["reconcile", "ledgers", "--out", "nowhere"], "spark", 2),
         ("tarry.chaos", ["--list"], "chaos", 2),
+        ("tarry.node", ["export", "nowhere"], "parquet", 2),
+        ("tarry.node", ["import", "nowhere"], "parquet", 2),
         ("tarry.node", ["console", "--listen", "127.0.0.1:0"], "console", 2),
         ("tarry.node", ["gateway", "http", "--listen", "127.0.0.1:0"], "http", 2),
     ],

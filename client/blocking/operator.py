@@ -46,3 +46,5 @@ class Operator:
     export_ledger = iterating(AsyncOperator.export_ledger)
 
     backup = iterating(AsyncOperator.backup)
+
+    export_pending = iterating(AsyncOperator.export_pending)

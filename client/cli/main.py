@@ -21,6 +21,7 @@ from tarry.client.cli import (
     history,
     ledger,
     list_messages,
+    move,
     reconcile,
     recurring,
     schedule,
@@ -56,6 +57,8 @@ cluster_command(app)(forecast.forecast)
 cluster_command(app)(audit.audit)
 cluster_command(app)(topics.redrive)
 cluster_command(app)(backup.backup)
+cluster_command(app)(move.export)
+cluster_command(app, "import", epilog=move.IMPORT_EXIT_CODES, deadline_ms=move.DEADLINE_MS)(move.import_)
 cluster_command(app, epilog=reconcile.EXIT_CODES)(reconcile.reconcile)
 app.command()(completion.completion)
 app.add_typer(topics.topic_app, name="topic")

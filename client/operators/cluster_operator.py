@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Unpack, cast
+from typing import Final, Unpack, cast
 
 from grpc import aio
 
@@ -25,6 +25,10 @@ from tarry.client.queries.bulk_cancel import BulkCancel, steps
 from tarry.client.start_position import Start, group_start
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto.reasons import Reason
+from tarry.proto.tarry_log_pb2 import ExportedColumns
+
+EXPORT_PENDING: Final = "/tarry.v1.OperatorService/ExportPending"
+"""Called without the stub: its columns are read as octets, not number by number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,6 +466,39 @@ class Operator:
             return await read_node(read, lines_max)
 
         return await read_all(self.addresses(), node)
+
+    async def export_pending(
+        self,
+        address: str,
+        *,
+        topics: Iterable[str] = (),
+        due_from_ms: int = 0,
+        due_to_ms: int = 0,
+        index_min: int = 0,
+    ) -> AsyncGenerator[ExportedColumns]:
+        """Yield what is pending at the node at an address as of one entry: a head, messages, an end.
+
+        Of the topics, or all; ``due_from_ms``, ``due_to_ms``: only what is due from then on, and before then;
+        ``index_min``: the entry that it has to have. ``Bulk.export`` writes it to Parquet.
+        Raises NotPermitted, NotFound, InvalidSetting, NoRoom, Overloaded, Unavailable.
+        """
+        try:
+            request = operator_pb.ExportPendingRequest(
+                topics=topics, due_from_ms=due_from_ms, due_to_ms=due_to_ms, index_min=index_min
+            )
+        except ValueError as error:
+            text = f"a bound is beyond what can be asked for: {error}"
+            raise InvalidSetting(Reason.EXPORT_INVALID, text) from None
+        call = self._nodes.node(address).channel.unary_stream(
+            EXPORT_PENDING,
+            request_serializer=operator_pb.ExportPendingRequest.SerializeToString,
+            response_deserializer=ExportedColumns.FromString,
+        )
+        try:
+            async for part in call(request, metadata=self._nodes.metadata):
+                yield part
+        except aio.AioRpcError as failure:
+            raise error_of_call(failure) from failure
 
 
 def _described(response: operator_pb.DescribeTopicResponse) -> TopicDescription:

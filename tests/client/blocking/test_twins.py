@@ -12,6 +12,7 @@ from tarry.client import aio, sync
 from tarry.client.operators.ledger_export import LedgerPart
 
 BLOCKING = [
+    "Bulk",
     "Client",
     "Consumer",
     "Message",

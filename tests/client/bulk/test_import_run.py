@@ -1,0 +1,239 @@
+"""An import takes each row once, wherever it was killed, and accounts for every row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tarry.client.bulk import import_run
+from tarry.client.bulk.import_run import CountDiffers, UnsureSteps
+from tarry.client.bulk.mapping import UNSURE
+from tarry.client.bulk.progress import STEP_BATCHES, Progress, ProgressDiffers
+from tarry.client.errors import OutcomeUnknown, Refused
+from tarry.node.config import Limits
+from tarry.proto.tarry_log_pb2 import RaiseLevelCommand, ScheduleColumns
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.producer_answers import Producers
+from tests.client.bulk.importing import BATCH_ROWS, HOUR_MS, Killed, Killer, Target, imported, source_file
+from tests.node.lone_leader import leader
+
+ROWS = 2 * STEP_BATCHES * BATCH_ROWS + 5
+
+
+@pytest.fixture
+async def target(tmp_path: Path) -> AsyncIterator[Target]:
+    async with leader(tmp_path / "node", Holds(), limits=Limits(tags_max=2, body_bytes_max=100)) as lead:
+        await lead.propose(RaiseLevelCommand(level=2, now_ms=lead.node.time.now_ms()))  # for idempotency keys
+        yield Target(lead)
+
+
+def rows_of(target: Target, count: int = ROWS) -> list[dict[str, Any]]:
+    """Return rows of which some have idempotency keys, and some are refused: at once, or by the cluster."""
+    due_ms = target.lead.node.time.now_ms() + 24 * HOUR_MS
+    rows = [{"id": f"job-{row}", "due": due_ms + 1_000 * row, "body": b"%d" % row} for row in range(count)]
+    for row in rows:
+        number = int(row["body"])
+        row["idempotency_key"] = f"key-{number}" if number % 5 == 0 else ""
+        row["tags"] = ["a", "b", "c"] if number % 17 == 4 else []
+        if number % 19 == 7:
+            row["due"] = None
+        if number % 23 == 8:
+            row["body"] = b"x" * 101
+    return rows
+
+
+def expected(rows: list[dict[str, Any]]) -> Counter[bytes]:
+    return Counter(r["body"] for r in rows if r["due"] and len(r["tags"]) <= 2 and len(r["body"]) <= 100)
+
+
+def id_map(folder: Path) -> list[dict[str, Any]]:
+    return [
+        row for path in sorted((folder / "ids").glob("*.parquet")) for row in pq.read_table(path).to_pylist()
+    ]
+
+
+async def test_each_row_is_taken_or_refused_and_the_id_map_says_which(target: Target, tmp_path: Path) -> None:
+    rows = rows_of(target)
+    path = source_file(tmp_path / "jobs.parquet", rows)
+    *_, last = await imported(target, path, tmp_path / "progress", "t")
+    wanted = expected(rows)
+    assert await target.bodies("t") == wanted
+    assert (last.rows, last.total, last.taken, last.done) == (ROWS, ROWS, wanted.total(), True)
+    assert (last.refused, last.skipped) == (ROWS - wanted.total(), 0)
+    ids = id_map(tmp_path / "progress")
+    assert sorted(row["row"] for row in ids) == list(range(ROWS))
+    for row in ids:
+        of = rows[row["row"]]
+        taken = of["body"] in wanted and of["due"] is not None and len(of["tags"]) <= 2
+        assert (row["new_id"] is not None, row["refused"] is None) == (taken, taken)
+        if taken:
+            assert (row["id"], row["due_ms"], row["overdue"]) == (of["id"], of["due"], False)
+    reasons = Counter(str(row["refused"]).split(":")[0] for row in ids if row["refused"])
+    assert set(reasons) == {"TOO_MANY_TAGS", "DUE_INVALID", "RECORD_TOO_LARGE"}
+
+
+async def test_killed_at_any_point_it_goes_on_and_doubles_nothing(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_run, "STEP_BATCHES", 2)
+    monkeypatch.setattr(import_run, "IN_FLIGHT_MAX", 3)
+    rows = rows_of(target, 5 * BATCH_ROWS + 7)
+    path = source_file(tmp_path / "jobs.parquet", rows)
+    counting = Killer()
+    await imported(target, path, tmp_path / "progress-all", "all", counting)
+    assert counting.points > 30
+    for at in range(1, counting.points + 1):
+        topic, folder = f"at-{at}", tmp_path / f"progress-{at}"
+        with pytest.raises(Killed):
+            await imported(target, path, folder, topic, Killer(at))
+        again = min(at, 1 + at % 7)
+        try:  # and at another point of the second start
+            await imported(target, path, folder, topic, Killer(again))
+        except Killed:
+            await imported(target, path, folder, topic)
+        assert await target.bodies(topic) == expected(rows), f"killed at {at}, then at {again}"
+
+
+async def test_rows_that_are_overdue_are_scheduled_at_once_or_skipped(target: Target, tmp_path: Path) -> None:
+    now_ms = target.lead.node.time.now_ms()
+    rows = [{"due": now_ms + (HOUR_MS if row % 2 else -HOUR_MS), "body": b"%d" % row} for row in range(20)]
+    path = source_file(tmp_path / "jobs.parquet", rows)
+    *_, last = await imported(target, path, tmp_path / "all", "all")
+    assert (last.taken, last.skipped) == (20, 0)
+    assert Counter(row["overdue"] for row in id_map(tmp_path / "all")) == {True: 10, False: 10}
+    *_, last = await imported(target, path, tmp_path / "some", "some", overdue_before_ms=now_ms)
+    assert (last.rows, last.taken, last.skipped) == (20, 10, 10)
+    assert await target.bodies("some") == Counter(b"%d" % row for row in range(20) if row % 2)
+
+
+async def test_a_finished_import_is_not_repeated(target: Target, tmp_path: Path) -> None:
+    path = source_file(tmp_path / "jobs.parquet", rows_of(target))
+    *_, first = await imported(target, path, tmp_path / "progress", "t")
+    sent = target.sent
+    assert await imported(target, path, tmp_path / "progress", "t") == [first]
+    assert target.sent == sent
+
+
+async def test_a_source_without_a_message_is_accounted_for(target: Target, tmp_path: Path) -> None:
+    path = source_file(tmp_path / "jobs.parquet", [{"due": "?", "body": b"x"}] * 5)
+    *_, last = await imported(target, path, tmp_path / "progress", "t")
+    assert (last.rows, last.taken, last.refused, target.sent) == (5, 0, 5, 0)
+
+
+async def test_a_folder_of_another_import_or_in_use_is_refused(target: Target, tmp_path: Path) -> None:
+    path = source_file(tmp_path / "jobs.parquet", rows_of(target, 5))
+    await imported(target, path, tmp_path / "progress", "t")
+    with pytest.raises(ProgressDiffers, match="with other of: 'test', now 'other'"):
+        await imported(target, path, tmp_path / "progress", "t", what={"of": "other"})
+    progress = Progress(tmp_path / "progress")
+    with pytest.raises(ProgressDiffers, match="in use by another import"):
+        await imported(target, path, tmp_path / "progress", "t")
+    progress.close()
+
+
+async def stopped_in_the_first_step(target: Target, path: Path, folder: Path, topic: str) -> None:
+    with pytest.raises(Killed):
+        await imported(target, path, folder, topic, Killer(30))
+    await target.lead.schedule(1, np.array([2**42]), ["other"])  # behind what was under way
+
+
+def forget_producers(target: Target) -> None:
+    """Have the node know no producer, as a cluster that has forgotten them."""
+    table: Any = target.lead.machine._scheduler._producers
+    Producers.free(table)
+
+
+@pytest.mark.parametrize("choice", ["send", "skip"])
+async def test_a_cluster_that_has_forgotten_the_import_is_sent_nothing_that_is_unsure_unasked(
+    target: Target, tmp_path: Path, choice: Any
+) -> None:
+    rows = [{**row, "idempotency_key": ""} for row in rows_of(target)]
+    path = source_file(tmp_path / "jobs.parquet", rows)
+    folder = tmp_path / "progress"
+    await stopped_in_the_first_step(target, path, folder, "t")
+    before = await target.bodies("t")
+    assert before
+    forget_producers(target)
+    with pytest.raises(Killed):  # behind the probe, which the cluster knows again then
+        await imported(target, path, folder, "t", Killer(2))
+    for _ in range(2):
+        with pytest.raises(UnsureSteps, match="--unsure skip to leave them out, or --unsure send"):
+            await imported(target, path, folder, "t")
+    assert await target.bodies("t") == before
+    *_, last = await imported(target, path, folder, "t", unsure=choice)
+    after = await target.bodies("t")
+    marked = [record for record in await target.pending("t") if UNSURE in record.properties]
+    if choice == "send":
+        assert set(after) == set(expected(rows)) and set(after.values()) <= {1, 2}
+        assert {record.body for record in marked} >= set(before)
+        assert len(marked) <= 2 * STEP_BATCHES * BATCH_ROWS
+    else:
+        assert set(after.values()) == {1} and not marked
+        unsure = [row for row in id_map(folder) if str(row["refused"]).startswith("UNSURE")]
+        assert len(unsure) + last.taken + sum(len(r["tags"]) > 2 or not r["due"] for r in rows) >= ROWS - 12
+    assert last.rows == last.taken + last.refused == ROWS
+
+
+async def test_an_answer_that_is_forgotten_is_not_taken_for_a_refusal(target: Target, tmp_path: Path) -> None:
+    path = source_file(tmp_path / "jobs.parquet", [{**row, "idempotency_key": ""} for row in rows_of(target)])
+    folder = tmp_path / "progress"
+    await stopped_in_the_first_step(target, path, folder, "t")
+    table: Any = target.lead.machine._scheduler._producers
+    for known in table._table.values():
+        known.forget(max(known.answers))
+    with pytest.raises(UnsureSteps):
+        await imported(target, path, folder, "t")
+    with pytest.raises(UnsureSteps):
+        await imported(target, path, folder, "t")
+    *_, last = await imported(target, path, folder, "t", unsure="send")
+    assert last.done
+
+
+async def test_a_refusal_of_no_row_stops_the_import_and_a_later_start_goes_on(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = rows_of(target)
+    path = source_file(tmp_path / "jobs.parquet", rows)
+    send = Target.send
+
+    async def full(self: Target, octets: bytes, killer: Killer) -> Any:
+        if ScheduleColumns.FromString(octets).sequence >= 20:
+            raise Refused("TOPIC_FULL", "the topic has its pending_max")
+        return await send(self, octets, killer)
+
+    monkeypatch.setattr(Target, "send", full)
+    with pytest.raises(Refused, match="pending_max"):
+        await imported(target, path, tmp_path / "progress", "t")
+    monkeypatch.undo()
+    *_, last = await imported(target, path, tmp_path / "progress", "t")
+    assert last.done and await target.bodies("t") == expected(rows)
+
+
+async def test_an_answer_for_other_messages_and_a_lost_row_of_the_id_map_are_noticed(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = source_file(tmp_path / "jobs.parquet", rows_of(target))
+    send = Target.send
+
+    async def shorter(self: Target, octets: bytes, killer: Killer) -> Any:
+        answer = await send(self, octets, killer)
+        if len(answer.hour) > 8:
+            answer.hour = answer.hour[4:]
+        return answer
+
+    monkeypatch.setattr(Target, "send", shorter)
+    with pytest.raises(OutcomeUnknown, match="was answered for 2 messages, and has 3"):
+        await imported(target, path, tmp_path / "progress", "t")
+    monkeypatch.undo()
+    await imported(target, path, tmp_path / "progress", "t")
+    first = min((tmp_path / "progress" / "ids").glob("step-*"))
+    pq.write_table(pq.read_table(first).slice(1), first)
+    (tmp_path / "progress" / "result.json").unlink()
+    with pytest.raises(CountDiffers):
+        await imported(target, path, tmp_path / "progress", "t")
