@@ -122,6 +122,10 @@ bench-console: $(READY) ## the console's pages beside a million pending messages
 bench-cancel: $(READY) ## a million messages cancelled by due time under load: pace, and another topic's lateness
 	@$(PY) -m tarry.bench.bulk_cancel $(ARGS)
 
+.PHONY: bench-export
+bench-export: $(READY) ## a million messages imported and exported: how many a second, beside the aims (2 min)
+	@$(PY) -m tarry.bench.export $(ARGS)
+
 .PHONY: bench-cost
 bench-cost: $(READY) ## cancel, get and reschedule by id with ten thousand and ten million pending, in turns (8 min)
 	@$(PY) -m tarry.bench.cancel_cost $(ARGS)

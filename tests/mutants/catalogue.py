@@ -21,6 +21,7 @@ from tests.mutants import (
     many_topics,
     moves,
     operators,
+    moving,
     policies,
     producers,
     strangers,
@@ -56,4 +57,5 @@ MUTANTS = [
     *cancels.MUTANTS,
     *thinning.MUTANTS,
     *moves.MUTANTS,
+    *moving.MUTANTS,
 ]

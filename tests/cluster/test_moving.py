@@ -1,0 +1,225 @@
+"""Exports and imports by the real commands: from a cluster, from files, and from real databases."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import redis
+
+from tarry.client.aio import Client, connect
+from tarry.client.local.cluster import LocalCluster
+from tarry.client.sync import connect as connect_blocking
+from tests.cluster.databases import postgresql_server, redis_server
+from tests.cluster.disposable import Disposable
+from tests.cluster.test_upgrade import level
+
+pytestmark = pytest.mark.beside
+
+PAGE = Path(__file__).parents[2] / "client" / "MOVING_IN.md"
+PATIENCE_S = 120
+HOUR_MS = 3_600_000
+ROWS = 5_000
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with Disposable(3, tmp_path / "nodes") as three:
+        three.start()
+        three.wait_until_serving()
+        yield three
+
+
+def tarry(cluster: LocalCluster, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "tarry.node", *arguments, "-o", "json", "-s", cluster.addresses]
+
+
+def told(cluster: LocalCluster, *arguments: str, code: int = 0) -> dict[str, Any]:
+    done = subprocess.run(tarry(cluster, *arguments), capture_output=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == code, done.stderr.decode()
+    answer: dict[str, Any] = json.loads(done.stdout or done.stderr)
+    return answer
+
+
+def exported(cluster: LocalCluster, path: Path) -> list[dict[str, Any]]:
+    told(cluster, "export", str(path))
+    rows = pq.read_table(path).to_pylist()
+    return [{**row, "properties": dict(row["properties"])} for row in rows]
+
+
+async def forecasts(client: Client, now_ms: int) -> list[list[int]]:
+    return [
+        list((await client.query().forecast(topic=topic, from_ms=now_ms, by="hour", buckets=72)).counts)
+        for topic in ("plain", "rich")
+    ]
+
+
+async def test_what_is_moved_to_an_empty_cluster_has_equal_forecasts_bodies_and_parts(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    await level(cluster, 2)
+    async with connect(cluster.addresses) as client:
+        producer = client.producer()
+        due_ms = now_ms + HOUR_MS + np.arange(ROWS) * 7_919
+        plain = await producer.schedule_batch("plain", [b"%d" % row for row in range(ROWS)], due_ms=due_ms)
+        await producer.schedule(
+            "rich", b"rich", due_ms=now_ms + HOUR_MS, tags=["a", "b"], keys=["k"], properties={"p": "v"},
+            ordering_key="lane",
+        )  # fmt: skip
+        await producer.schedule("rich", b"keyed", due_ms=now_ms + HOUR_MS, idempotency_key="once")
+        await producer.cancel_many(plain.ids[:100])
+        await producer.reschedule_many(plain.ids[100:200], due_ms=now_ms + 50 * HOUR_MS)
+        await producer.update(plain.ids[200], body=b"updated")
+        await client.operator().create_group("retried", "g")
+        await producer.schedule("retried", b"later", delay_ms=0)
+        async with asyncio.timeout(PATIENCE_S), client.consumer("retried", group="g") as consumer:
+            async for message in consumer:
+                await message.nack(delay_ms=HOUR_MS)
+                break
+        before = await forecasts(client, now_ms)
+    path = tmp_path / "pending.parquet"
+    done = await asyncio.to_thread(told, cluster, "export", str(path))
+    assert (done["messages"], done["retries"], done["unreadable"]) == (ROWS - 100 + 2, 1, 0)
+    rows = pq.read_table(path).to_pylist()
+    ids = {row["id"]: row for row in rows}
+    assert plain.ids[0] not in ids and ids[plain.ids[150]]["due_ms"] == now_ms + 50 * HOUR_MS
+    assert ids[plain.ids[200]]["body"] == b"updated"
+    assert (await asyncio.to_thread(told, cluster, "export", str(path), code=1))["text"].endswith("remove it")
+    with Disposable(1, tmp_path / "other") as other:
+        other.start()
+        other.wait_until_serving()
+        await level(other, 2)
+        progress = str(tmp_path / "moved")
+        done = await asyncio.to_thread(told, other, "import", str(path), "--progress", progress)
+        assert (done["taken"], done["refused"]) == (len(rows), 0)
+        async with connect(other.addresses) as client:
+            after = await forecasts(client, now_ms)
+        again = await asyncio.to_thread(exported, other, tmp_path / "again")
+        assert after == before
+    parts = ("topic", "due_ms", "body", "tags", "keys", "ordering_key", "idempotency_key")
+
+    def told_of(row: dict[str, Any]) -> str:
+        return json.dumps([str(row[part]) for part in parts] + [sorted(dict(row["properties"]).items())])
+
+    assert sorted(map(told_of, again)) == sorted(map(told_of, rows))
+
+
+def test_an_import_that_is_killed_again_and_again_takes_each_row_once(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    count = 60_000
+    due_ms = time.time_ns() // 1_000_000 + HOUR_MS + np.arange(count)
+    bodies = [b"%d" % row for row in range(count)]
+    path = tmp_path / "jobs.parquet"
+    pq.write_table(pa.table({"due": due_ms, "body": bodies}), path)
+    progress = tmp_path / "progress"
+    arguments = tarry(cluster, "import", str(path), "--topic", "t", "--progress", str(progress))
+    kills = 0
+    for steps in (0, 1, 2):
+        running = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        ends = time.monotonic() + PATIENCE_S
+        while running.poll() is None and time.monotonic() < ends:
+            begun = len(list(progress.glob("begun-*")))
+            if begun and len(list(progress.glob("ids/step-*"))) >= steps:
+                running.send_signal(signal.SIGKILL)
+                kills += 1
+                break
+        running.wait(PATIENCE_S)
+    assert kills
+    done = told(cluster, "import", str(path), "--topic", "t", "--progress", str(progress))
+    assert (done["rows"], done["taken"], done["refused"]) == (count, count, 0)
+    found = Counter(row["body"] for row in exported(cluster, tmp_path / "after.parquet"))
+    assert found == Counter(bodies)
+
+
+def commands() -> list[str]:
+    """Return the commands of the page that import from databases."""
+    blocks = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    return [block for block in blocks if "$REDIS" in block or "$POSTGRES" in block]
+
+
+def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalCluster, tmp_path: Path) -> None:
+    now_s = time.time()
+    with redis_server(tmp_path / "redis") as redis_url, postgresql_server(tmp_path / "pg") as postgres_url:
+        with redis.Redis.from_url(redis_url) as client:
+            client.zadd("schedule", {f"job-{row}": now_s + 3_600 + row for row in range(ROWS)})
+            client.hset("jobs", mapping={f"job-{row}": f"body-{row}" for row in range(ROWS)})
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute(
+                "CREATE TABLE jobs (id bigserial, queue text, run_at timestamptz, payload jsonb, state text)"
+            )
+            values = [
+                (f"q{row % 3}", datetime.fromtimestamp(now_s + 7_200 + row, UTC), f'{{"row": {row}}}',
+                 "waiting" if row % 10 else "done")
+                for row in range(ROWS)
+            ]  # fmt: skip
+            connection.cursor().executemany(
+                "INSERT INTO jobs (queue, run_at, payload, state) VALUES (%s, %s, %s, %s)", values
+            )
+        shim = tmp_path / "bin" / "tarry"
+        shim.parent.mkdir()
+        shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m tarry.node "$@" -o json\n')
+        shim.chmod(0o755)
+        environment = {
+            **os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}", "REDIS": redis_url,
+            "POSTGRES": postgres_url, "TARRY_SERVER": cluster.addresses,
+        }  # fmt: skip
+        outputs = []
+        for block in commands():
+            done = subprocess.run(
+                ["bash", "-ec", block], env=environment, cwd=tmp_path, capture_output=True, text=True,
+                timeout=2 * PATIENCE_S, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            outputs.append([json.loads(line) for line in done.stdout.splitlines()])
+    (redis_dry, redis_done), (table_dry, table_done) = outputs
+    waiting = ROWS - ROWS // 10
+    assert (redis_dry["messages"], redis_done["taken"]) == (ROWS, ROWS)
+    assert (table_dry["messages"], table_done["taken"]) == (waiting, waiting)
+    assert sum(table_dry["topics"].values()) == waiting and set(table_dry["topics"]) == {"q0", "q1", "q2"}
+    rows = exported(cluster, tmp_path / "after.parquet")
+    of_redis = [row for row in rows if row["topic"] == "orders"]
+    assert {row["body"]: row["properties"] for row in of_redis} == {
+        b"body-%d" % row: {"imported_from": "redis", "imported_id": f"job-{row}"} for row in range(ROWS)
+    }
+    assert {row["body"]: row["due_ms"] // 1_000 for row in of_redis} == {
+        b"body-%d" % row: int(now_s + 3_600 + row) for row in range(ROWS)
+    }
+    of_table = {row["body"]: row for row in rows if row["topic"] != "orders"}
+    assert len(of_redis) + len(of_table) == len(rows) == ROWS + waiting
+    assert set(of_table) == {b'{"row": %d}' % row for row in range(ROWS) if row % 10}
+    assert of_table[b'{"row": 1}']["properties"] == {"imported_from": "jobs", "imported_id": "2"}
+
+
+def test_the_blocking_client_exports_and_imports(cluster: LocalCluster, tmp_path: Path) -> None:
+    from tarry.client.sync import Columns, Files
+
+    path = tmp_path / "jobs.csv"
+    due_ms = time.time_ns() // 1_000_000 + HOUR_MS
+    path.write_text("due,body\n" + "".join(f"{due_ms + row},body {row}\n" for row in range(100)))
+    with connect_blocking(cluster.addresses) as client:
+        *_, counted = client.bulk().dry_run(Files(path), Columns(topic="t"))
+        assert (counted.messages, counted.topics, counted.first_due_ms) == (100, {"t": 100}, due_ms)
+        *_, done = client.bulk().import_rows(Files(path), tmp_path / "progress", Columns(topic="t"))
+        assert (done.taken, done.done) == (100, True)
+        *_, written = client.bulk().export(tmp_path / "folder")
+        assert written.done
+    table = pq.read_table(tmp_path / "folder")
+    assert (len(table), table.column("body")[0].as_py()) == (100, b"body 0")
