@@ -74,7 +74,7 @@ def batches(
     left: Gathered | None = None
     sizes = np.empty(0, np.int64)
     for chunk in chunks:
-        end = chunk.first + chunk.count
+        end = chunk.first + chunk.size
         more = Gathered(begin, end, chunk.rows, chunk.messages, chunk.faults, chunk.skipped)
         left = more if left is None else _joined(left, more)
         sizes = np.concatenate((sizes, _sizes(chunk.messages)))

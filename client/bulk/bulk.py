@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tarry.client.bulk.values import (
     Columns,
@@ -152,7 +152,7 @@ class Bulk:
                     side.rename(held.copy)
             before_ms = _skipped_before_ms(overdue, begun_ms, due_from_ms)
             opened = _opened(source, columns, held.copy, before_ms)
-            what = {"source": source.told(), "columns": columns.told(), "overdue": overdue}
+            what: dict[str, Any] = {"source": source.told(), "columns": columns.told(), "overdue": overdue}
             what["due_from_ms"] = due_from_ms
             what["files"] = await asyncio.to_thread(opened.identity)
             run = Import(

@@ -33,7 +33,7 @@ class Tally:
 
     def add(self, chunk: Chunk) -> None:
         """Count the rows of a chunk."""
-        self._rows += chunk.count
+        self._rows += chunk.size
         self._messages += len(chunk.rows)
         self._refused += len(chunk.faults)
         self._skipped += chunk.skipped

@@ -37,7 +37,7 @@ class FileSource:
         """Number of rows, as the files say; None: they do not. Raises InvalidSource."""
         if self._is_csv:
             return None
-        return sum(self._opened(file).metadata.num_rows for file in self._files)
+        return sum(int(self._opened(file).metadata.num_rows) for file in self._files)
 
     def identity(self) -> list[list[Any]]:
         """Return what tells whether the files are those of an earlier start of the import."""

@@ -159,7 +159,7 @@ class Import:
         """Count what is noted against the source. Raises CountDiffers."""
         state, found = self._state(total), counted(self._progress.folder / "ids")
         if self._told["probe_topic"] is None:  # no row is a message: none was looked at in a batch
-            chunks = [(chunk.count, len(chunk.faults), chunk.skipped) for chunk in self._source.chunks()]
+            chunks = [(chunk.size, len(chunk.faults), chunk.skipped) for chunk in self._source.chunks()]
             rows, refused, skipped = (
                 (sum(column) for column in zip(*chunks, strict=True)) if chunks else (0, 0, 0)
             )

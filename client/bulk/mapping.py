@@ -49,7 +49,7 @@ class Chunk(NamedTuple):
 
     first: int
     """Number of the first, from 0."""
-    count: int
+    size: int
     rows: NDArray[np.int64]
     """Numbers of those that are messages, ascending, shape (n,)."""
     messages: pa.RecordBatch

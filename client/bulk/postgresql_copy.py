@@ -55,8 +55,8 @@ def copied(source: PostgresqlTable, columns: Columns, path: Path) -> Iterator[in
 
 def _rows(source: PostgresqlTable, columns: Columns) -> sql.Composable:
     if source.query:
-        return sql.SQL(source.query.rstrip().rstrip(";"))  # type: ignore[arg-type]
-    where = sql.SQL(f" WHERE {source.where}") if source.where else sql.SQL("")  # type: ignore[arg-type]
+        return sql.SQL(source.query.rstrip().rstrip(";"))
+    where = sql.SQL(f" WHERE {source.where}") if source.where else sql.SQL("")
     order = columns.names.get("id") or columns.names.get("due", "")
     by = sql.SQL(" ORDER BY {}").format(sql.Identifier(order)) if order else sql.SQL("")
     table = sql.Identifier(*source.table.split("."))

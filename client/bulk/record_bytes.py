@@ -62,7 +62,8 @@ def tag_masks(rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.uint64
     lane = pc.if_else(ordered, pa.scalar(b"\x01", pa.binary()), pa.scalar(b"\x00", pa.binary()))
     coded = pc.dictionary_encode(_joined(lane, joined))
     masks = np.array([_mask_of(text) for text in coded.dictionary.to_pylist()], np.uint64)
-    return masks[coded.indices.to_numpy(zero_copy_only=False)]
+    column: np.ndarray[tuple[int], np.dtype[np.uint64]] = masks[coded.indices.to_numpy(zero_copy_only=False)]
+    return column
 
 
 def _mask_of(text: bytes) -> int:

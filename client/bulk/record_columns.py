@@ -12,7 +12,7 @@ octets by one call of Arrow a column.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tarry.client.bulk.schema import COLUMNS, RECORD_COLUMNS
 from tarry.proto.tarry_message_pb2 import Record
 
-Places: type = NDArray[np.int64]
+Places: TypeAlias = NDArray[np.int64]
 _VARINT_BYTES: Final = 5
 _LENGTH_DELIMITED: Final = 2
 _NUMBERS: Final = {name: Record.DESCRIPTOR.fields_by_name[name].number for name in RECORD_COLUMNS}

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Final, NoReturn, TypeVar
+from typing import Annotated, Final, NoReturn, TypeVar, cast
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -24,9 +24,11 @@ from tarry.client.bulk.values import (
     Files,
     Imported,
     InvalidSource,
+    Overdue,
     PostgresqlTable,
     RedisSet,
     Source,
+    Unsure,
 )
 from tarry.client.cli.options import EXIT_CODES, OnCluster
 from tarry.client.cli.output import REFUSED, Output, cell, print_fields, print_json, words
@@ -144,22 +146,27 @@ async def import_(
     read = _source(source, zset, hash_, key_prefix, table, where, query)
     columns = Columns(_names(column or ()), topic, due_unit, body, mark)
     folder = progress or Path(f"{_name_of(read)}.import")
-    bulk = client.bulk()
+    bulk, faults = client.bulk(), _faults()
     try:
         if dry_run:
             counted = await _followed(
-                bulk.dry_run(read, columns, overdue=overdue, due_from_ms=from_ or 0),
+                bulk.dry_run(read, columns, overdue=cast(Overdue, overdue), due_from_ms=from_ or 0),
                 f"reading {source}",
-                cluster.output,  # type: ignore[arg-type]
+                cluster.output,
             )
             assert isinstance(counted, DryRun)
             _show_dry_run(counted, cluster.output)
             raise typer.Exit(REFUSED if counted.refused else 0)
         states = bulk.import_rows(
-            read, folder, columns, overdue=overdue, due_from_ms=from_ or 0, unsure=unsure
-        )  # type: ignore[arg-type]
+            read,
+            folder,
+            columns,
+            overdue=cast(Overdue, overdue),
+            due_from_ms=from_ or 0,
+            unsure=cast(Unsure, unsure),
+        )
         last = await _followed(states, f"importing {_name_of(read)}", cluster.output)
-    except (InvalidSource, *_faults()) as error:
+    except faults as error:
         _failed(str(error), cluster.output)
     assert isinstance(last, Imported)
     fields = asdict(last)
@@ -173,7 +180,7 @@ def _faults() -> tuple[type[Exception], ...]:
     from tarry.client.bulk.import_run import CountDiffers, UnsureSteps
     from tarry.client.bulk.progress import ProgressDiffers
 
-    return CountDiffers, UnsureSteps, ProgressDiffers
+    return InvalidSource, CountDiffers, UnsureSteps, ProgressDiffers
 
 
 def _source(given: str, key: str, hash_: str, prefix: str, table: str, where: str, query: str) -> Source:
