@@ -46,7 +46,7 @@ class Fields(NamedTuple):
     def of(self, number: int) -> Fields:
         """Return those of one number."""
         chosen = np.flatnonzero(self.number == number)
-        return Fields(*(column[chosen] for column in self))
+        return Fields(self.row[chosen], self.number[chosen], self.begin[chosen], self.size[chosen])
 
 
 def columns_of(records: Sequence[bytes]) -> list[pa.Array]:
@@ -97,7 +97,7 @@ def _fields(data: NDArray[np.uint8], begin: Places, end: Places) -> Fields:
         return steps[0]
     joined = Fields(*map(np.concatenate, zip(*steps, strict=True)))
     order = np.argsort(joined.begin, kind="stable")
-    return Fields(*(column[order] for column in joined))
+    return Fields(joined.row[order], joined.number[order], joined.begin[order], joined.size[order])
 
 
 def _varints(data: NDArray[np.uint8], at: Places) -> tuple[Places, Places]:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import grpc
 import numpy as np
@@ -203,7 +203,7 @@ class ExportCalls:
             format_ids(self._core.config.shard, part.hour[told], part.global_index[told])
         )
         kept = np.flatnonzero(sound)
-        columns = [column[kept] for column in part[:6]]
+        columns: Any = [column[kept] for column in part[:6]]
         return PendingPart(*columns, [records[row] for row in kept.tolist()], sound[kept])
 
     def _head(self, export: Export, now_ms: int) -> bytes:
