@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import grpc
 import numpy as np
@@ -203,8 +203,16 @@ class ExportCalls:
             format_ids(self._core.config.shard, part.hour[told], part.global_index[told])
         )
         kept = np.flatnonzero(sound)
-        columns: Any = [column[kept] for column in part[:6]]
-        return PendingPart(*columns, [records[row] for row in kept.tolist()], sound[kept])
+        return PendingPart(
+            part.hour[kept],
+            part.global_index[kept],
+            part.place_hour[kept],
+            part.place_index[kept],
+            part.due_ms[kept],
+            part.topic[kept],
+            [records[row] for row in kept.tolist()],
+            sound[kept],
+        )
 
     def _head(self, export: Export, now_ms: int) -> bytes:
         head = pb.PendingHead(
