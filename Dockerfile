@@ -1,8 +1,8 @@
-# One image for every role: a node, the command line, the console, a health check.
+# One image for every role: a node, the command line, the console, the gateway, a health check.
 FROM python:3.11-slim AS build
 WORKDIR /source
 COPY . .
-RUN python -m venv /opt/tarry && /opt/tarry/bin/pip install --no-cache-dir ".[node,console]"
+RUN python -m venv /opt/tarry && /opt/tarry/bin/pip install --no-cache-dir ".[node,console,http]"
 
 FROM python:3.11-slim
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/tarry tarry

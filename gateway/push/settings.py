@@ -21,7 +21,7 @@ class Table(BaseModel):
 class Push(Table):
     """A group of which each message is posted to a URL."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,60}$", description="in the log, and in metrics")]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,60}$", description="of the push, in the log")]
     topic: Annotated[str, Field(min_length=1, max_length=200, description="whose messages")]
     group: Annotated[str, Field(min_length=1, max_length=100, description="to which they count")]
     url: Annotated[str, Field(max_length=2_000, description="where they are posted")]

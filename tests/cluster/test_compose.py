@@ -105,7 +105,7 @@ def test_a_health_check_at_another_port_is_found(builder: Builder, tmp_path: Pat
         pytest.param('ENTRYPOINT ["tarry"]', 'ENTRYPOINT ["tary"]', "tary: No such file", id="entry point"),
         pytest.param("/opt/tarry /opt/tarry", "/opt/tarry /opt/tary", "tarry: No such file", id="copy"),
         pytest.param("PATH=/opt/tarry/bin", "PATH=/opt/tarry", "tarry: No such file", id="path"),
-        pytest.param('".[node,console]"', '"."', r"tarry\[node\]", id="extra"),
+        pytest.param('".[node,console,http]"', '"."', r"tarry\[node\]", id="extra"),
     ],
 )
 def test_a_wrong_dockerfile_is_found(

@@ -1,0 +1,162 @@
+"""Posts to receivers of this process: which connections are made, and what an answer means."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tarry.gateway.push.post import Delivery, Posted, Receiver
+from tarry.gateway.push.settings import Push
+
+SECRET = "a secret of sixteen"
+DELIVERY = Delivery("id", "t", "g", 1, 1, False, {}, b"body")
+
+
+@asynccontextmanager
+async def answering(*answers: bytes) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """Answer each connection's requests with these bytes, in turn; yield the port, and the requests."""
+    requests: list[bytes] = []
+    left = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            requests.append(head + await reader.readexactly(len(DELIVERY.body)))
+            if left:
+                writer.write(left.pop(0))
+                await writer.drain()
+            else:
+                await asyncio.Event().wait()
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], requests
+    finally:
+        server.close()
+
+
+def push(port: int, **more: Any) -> Push:
+    given = {"url": f"http://receiver.example:{port}/hook", "allow_private": True, **more}
+    return Push(name="p", topic="t", group="g", secrets=[SECRET], **given)
+
+
+async def posted(settings: Push) -> Posted:
+    receiver = Receiver(settings)
+    try:
+        return await receiver.post(DELIVERY, 1_790_000_000.0)
+    finally:
+        await receiver.close()
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """A name server: of each question the next answer, of the last one all that follow."""
+    answers: list[list[str]] = [["127.0.0.1"]]
+    real = socket.getaddrinfo
+
+    def getaddrinfo(host: str | bytes, port: Any, *rest: Any, **more: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        if name == "receiver.example":
+            addresses = answers.pop(0) if len(answers) > 1 else answers[0]
+            return [entry for address in addresses for entry in real(address, port, *rest, **more)]
+        return real(host, port, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return answers
+
+
+@pytest.mark.usefixtures("names")
+async def test_a_post_has_its_body_signature_and_host() -> None:
+    async with answering(b"HTTP/1.1 204 No Content\r\n\r\n") as (port, requests):
+        answer = await posted(push(port))
+    assert answer.taken
+    text = requests[0].decode()
+    assert text.startswith("POST /hook HTTP/1.1\r\n")
+    assert text.endswith("\r\n\r\nbody")
+    assert f"Host: receiver.example:{port}\r\n" in text
+    assert "Tarry-Signature: t=1790000000,v1=" in text
+    assert "Content-Length: 4\r\n" in text
+
+
+@pytest.mark.usefixtures("names")
+@pytest.mark.parametrize(
+    ("answer", "status", "said"),
+    [
+        (b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", 500, "500"),
+        (b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n", 410, "410"),
+        (b"HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", 301, "301"),
+        (b"HTTP/1.1 307 Moved\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", 307, "307"),
+        (b"nonsense\r\n\r\n", None, "RemoteProtocolError"),
+        (b"", None, "Error"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", None, "RemoteProtocolError"),
+        (b"HTTP/1.1 " + b"2" * 200_000, None, "RemoteProtocolError"),
+    ],
+)
+async def test_an_answer_that_is_no_2xx_does_not_count(answer: bytes, status: int | None, said: str) -> None:
+    async with answering(answer) as (port, requests):
+        result = await posted(push(port))
+    assert (result.taken, result.status) == (False, status)
+    assert said in result.text
+    assert len(requests) == 1
+
+
+@pytest.mark.usefixtures("names")
+async def test_an_answer_that_does_not_come_is_given_up() -> None:
+    async with answering() as (port, _):
+        result = await posted(push(port, timeout_ms=50))
+    assert (result.status, result.text) == (None, "no answer within 50 ms")
+
+
+@pytest.mark.usefixtures("names")
+async def test_redirects_are_followed_as_often_as_allowed_and_keep_the_body() -> None:
+    moved = b"HTTP/1.1 308 Moved\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n"
+    done = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    async with answering(moved, moved, done) as (port, requests):
+        assert (await posted(push(port, redirects_max=2))).taken
+    assert [request.partition(b" HTTP")[0] for request in requests] == [b"POST /hook"] + [b"POST /next"] * 2
+    async with answering(moved, moved, done) as (port, requests):
+        assert (await posted(push(port, redirects_max=1))).status == 308
+    assert len(requests) == 2
+
+
+@pytest.mark.usefixtures("names")
+@pytest.mark.parametrize(
+    "target", ["ftp://receiver.example/", "file:///etc/passwd", "//", "http://[", "\xff"]
+)
+async def test_a_redirect_to_nowhere_is_not_followed(target: str) -> None:
+    moved = f"HTTP/1.1 308 Moved\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n".encode("latin-1")
+    async with answering(moved, moved) as (port, _):
+        assert not (await posted(push(port, redirects_max=1))).taken
+
+
+async def test_a_name_that_leads_elsewhere_the_second_time_gains_nothing(names: list[list[str]]) -> None:
+    """The receiver's name is public when it is checked, and private when it would be asked again."""
+    async with answering(b"HTTP/1.1 200 OK\r\n\r\n") as (port, requests):
+        names[:] = [["127.0.0.1"]]
+        url = f"https://receiver.example:{port}/"
+        refused = await posted(push(port, url=url, allow_private=False))
+        assert "no address of the internet" in refused.text
+        names[:] = [["198.18.0.1", "127.0.0.1"], ["127.0.0.1"]]
+        assert "no address of the internet" in (await posted(push(port, url=url, allow_private=False))).text
+        names[:] = [["8.8.8.8"], ["127.0.0.1"]]
+        connected: list[str] = []
+        receiver = Receiver(push(port, url=url, allow_private=False, timeout_ms=200))
+        network: Any = receiver._pool._network_backend
+
+        async def connect(host: str, *_: object, **__: object) -> Any:
+            connected.append(host)
+            raise OSError("not connected in a test")
+
+        network._network.connect_tcp = connect
+        with pytest.raises(OSError, match="in a test"):
+            await receiver.post(DELIVERY, 0.0)
+        await receiver.close()
+        assert connected == ["8.8.8.8"]  # the address that was checked, not the name
+        assert requests == []
