@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -85,10 +86,21 @@ def load(path: Path) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"it is no TOML: {error}") from None
     try:
-        return Config.model_validate(given)
+        config = Config.model_validate(given)
+        _check_authorities(config)
+        return config
     except ValidationError as error:
         faults = [
             f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg'].removeprefix('Value error, ')}"
             for fault in error.errors(include_url=False, include_input=False, include_context=False)
         ]
         raise ValueError("\n".join(faults)) from None
+
+
+def _check_authorities(config: Config) -> None:
+    for push in config.push:
+        if push.authority_file is not None:
+            try:
+                ssl.create_default_context(cafile=push.authority_file)
+            except ssl.SSLError:
+                raise ValueError(f"push {push.name}: {push.authority_file} is no PEM file") from None

@@ -57,6 +57,8 @@ async def serve(
     await running.serve(sockets=[listener])
     if running.failure is not None:
         raise running.failure
+    if not running.started and not running.told_to_end:
+        raise RuntimeError("the gateway did not start: the log says why")
 
 
 class _Server(uvicorn.Server):
@@ -66,6 +68,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._on_end = on_end
         self.failure: BaseException | None = None
+        self.told_to_end = False
 
     def fail(self, error: BaseException) -> None:
         """End, because of a defect."""
@@ -86,5 +89,5 @@ class _Server(uvicorn.Server):
 
     def _told_to_end(self) -> None:
         self.force_exit = self.should_exit  # the second time
-        self.should_exit = True
+        self.told_to_end = self.should_exit = True
         self._on_end()

@@ -112,7 +112,7 @@ def test_any_request_is_answered_or_told_why_not(
         headers = {"content-type": "application/json"}
         told_why(http.request(operation.method, path, content=content, headers=headers))
         return
-    query = [
+    query: Any = [
         (sendable(name), sendable(one))
         for name, value in fields.items()
         for one in (value if isinstance(value, list) else [value])

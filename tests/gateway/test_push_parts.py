@@ -171,6 +171,17 @@ def test_a_file_is_read_with_its_defaults(tmp_path: Path) -> None:
         load(file)
 
 
+def test_an_authority_has_to_be_a_pem_file(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.toml"
+    lines = [f"{name} = {_toml(value)}" for name, value in {**PUSH, "authority_file": __file__}.items()]
+    file.write_text("[[push]]\n" + "\n".join(lines))
+    with pytest.raises(ValueError, match="no PEM file"):
+        load(file)
+    file.write_text(file.read_text().replace(__file__, str(tmp_path / "missing.pem")))
+    with pytest.raises(OSError, match="No such file"):
+        load(file)
+
+
 def test_two_pushes_have_two_names() -> None:
     with pytest.raises(ValueError, match="one name"):
         Config(push=[Push(**PUSH), Push(**PUSH)])  # type: ignore[arg-type]

@@ -25,7 +25,19 @@ from tests.mutants.catalogue import MUTANTS
 from tests.mutants.mutant import ROOT, Mutant, PatternLost, locate, mutated, product_sources
 
 NOTICED_MIN = 0.95
-COPIED = ("bench", "chaos", "client", "console", "node", "proto", "replication", "spark", "tests", "wheel")
+COPIED = (
+    "bench",
+    "chaos",
+    "client",
+    "console",
+    "gateway",
+    "node",
+    "proto",
+    "replication",
+    "spark",
+    "tests",
+    "wheel",
+)
 NOTICED = (1, -signal.SIGBUS, -signal.SIGSEGV)
 """What pytest returns where a test fails, or the mutant ends the process: a file is shorter than its mapping."""
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)

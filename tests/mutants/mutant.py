@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("client", "console", "node", "proto", "replication", "wheel")
+FOLDERS = ("client", "console", "gateway", "node", "proto", "replication", "wheel")
 """Where mutants live: what runs in production."""
 
 

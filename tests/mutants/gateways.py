@@ -1,0 +1,101 @@
+"""Mutants of the HTTP gateway: whom it answers, where it posts, and what becomes of messages in hand."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+REQUESTS = "tests/gateway/test_requests.py"
+STREAMS = "tests/cluster/test_gateway.py"
+MUTANTS = (
+    Mutant(
+        "posts_go_to_private_addresses",
+        "whoever names a URL reaches what only the gateway's network does",
+        "return address.is_global and not address.is_multicast and not address.is_reserved",
+        "return not address.is_multicast and not address.is_reserved",
+        ("tests/gateway/test_push_parts.py::test_addresses_of_this_host_or_network_are_not",),
+    ),
+    Mutant(
+        "an_address_within_another_is_not_looked_at",
+        "a mapped or translated address leads to this host",
+        "        if inner is not None:\n            return is_public(str(inner))\n",
+        "",
+        ("tests/gateway/test_push_parts.py::test_addresses_of_this_host_or_network_are_not",),
+    ),
+    Mutant(
+        "a_name_is_asked_again_once_it_was_checked",
+        "a name server that answers otherwise the second time leads to this host",
+        "return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)",
+        "return await self._network.connect_tcp(host, port, timeout, local_address, socket_options)",
+        ("tests/gateway/test_post.py::test_a_name_that_leads_elsewhere_the_second_time_gains_nothing",),
+    ),
+    Mutant(
+        "a_signature_leaves_the_id_out",
+        "a recorded body is sent as another message",
+        'signed = f"{time_s}.{message_id}.".encode() + body',
+        'signed = f"{time_s}.".encode() + body',
+        ("tests/gateway/test_push_parts.py::test_a_signature_is_verified_by_either_secret_and_by_no_other",),
+    ),
+    Mutant(
+        "a_recorded_post_counts_for_ever",
+        "whoever recorded a post sends it again",
+        "return abs(now_s - time_s) <= AGE_S_MAX and any(",
+        "return any(",
+        ("tests/gateway/test_push_parts.py::test_a_signature_is_verified_by_either_secret_and_by_no_other",),
+    ),
+    Mutant(
+        "a_redirect_is_an_answer_that_counts",
+        "a message that nobody has taken is acknowledged",
+        "return self.status is not None and 200 <= self.status < 300",
+        "return self.status is not None and 200 <= self.status < 400",
+        ("tests/gateway/test_post.py::test_an_answer_that_is_no_2xx_does_not_count",),
+    ),
+    Mutant(
+        "any_name_of_the_gateway_is_answered",
+        "a web site makes its own name lead here",
+        'if scope["path"] not in PROBES and host_name(host) not in self._hosts:',
+        'if scope["path"] not in PROBES and not host:',
+        (f"{REQUESTS}::test_only_names_of_the_gateway_are_answered",),
+    ),
+    Mutant(
+        "a_page_that_names_no_origin_may_call",
+        "an image of a web site consumes messages",
+        'origin is None and site not in {"none", "same-origin"}',
+        "origin is None and False",
+        (f"{REQUESTS}::test_pages_of_other_web_sites_may_not_call",),
+    ),
+    Mutant(
+        "tokens_that_no_node_knows_are_kept",
+        "made-up tokens push out those in use",
+        "if not access.known and not access.requests and token is not None:",
+        "if False:",
+        (f"{REQUESTS}::test_a_token_that_no_node_knows_leaves_nothing_behind",),
+    ),
+    Mutant(
+        "a_name_may_be_twice_in_a_json_object",
+        "a proxy reads the one, the gateway the other",
+        "    if len(made) != len(pairs):\n        seen",
+        "    if False:\n        seen",
+        ("tests/gateway/test_texts.py::test_what_could_be_misread_is_refused",),
+    ),
+    Mutant(
+        "a_time_is_rounded_down",
+        "a message is due before the time that was asked for",
+        "return -((_EPOCH - time) // timedelta(milliseconds=1))",
+        "return (time - _EPOCH) // timedelta(milliseconds=1)",
+        ("tests/gateway/test_texts.py::test_a_time_is_rounded_up_so_that_nothing_is_early",),
+    ),
+    Mutant(
+        "a_stream_settles_for_anybody",
+        "who knows a handle acknowledges with the rights of another",
+        "if stream is not None and stream.access is call.access and _is_of(stream, holder):",
+        "if stream is not None and _is_of(stream, holder):",
+        (f"{STREAMS}::test_a_stream_s_messages_are_settled_with_the_caller_s_own_token",),
+    ),
+    Mutant(
+        "a_body_has_any_size",
+        "a few requests fill the memory",
+        "                    if len(body) > self.limits.body_bytes_max:\n",
+        "                    if False:\n",
+        (f"{REQUESTS}::test_a_body_is_bounded_whether_it_says_its_size_or_not",),
+    ),
+)
