@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, ValidationError, model_validator
 
+from tarry.gateway.http.fields import COUNT_MAX
 from tarry.gateway.push.settings import Push, Table
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
@@ -24,7 +25,7 @@ class Limits(Table):
         default=33_554_432, description="bytes of the bodies of all requests at once"
     )
     body_ms: Duration = Field(default=10_000, description="in which a request's body has to have come")
-    batch_messages_max: Annotated[int, Field(ge=1, le=4_096)] = Field(
+    batch_messages_max: Annotated[int, Field(ge=1, le=COUNT_MAX)] = Field(
         default=1_000, description="messages, ids or handles of one request"
     )
     receive_messages_max: Annotated[int, Field(ge=1, le=1_000)] = Field(

@@ -15,6 +15,8 @@ from tarry.gateway.times import time_ms
 
 TEXTS_MAX = 1_000
 """Tags or keys of a request; nodes have bounds of their own, below."""
+COUNT_MAX = 4_096
+"""Messages, ids or handles of a request, at most: what `batch_messages_max` may be set to."""
 
 
 def _check_time(text: str) -> str:
@@ -23,7 +25,7 @@ def _check_time(text: str) -> str:
 
 
 Text = Annotated[str, Field(max_length=2_000)]
-Texts = Annotated[list[Text], Field(max_length=TEXTS_MAX)]
+Texts = Annotated[list[Text], Field(max_length=TEXTS_MAX, fail_fast=True)]
 Properties = Annotated[dict[Text, Annotated[str, Field(max_length=300_000)]], Field(max_length=TEXTS_MAX)]
 TimeText = Annotated[
     str, Field(max_length=60, examples=["2026-12-01T09:00:00Z"]), AfterValidator(_check_time)
@@ -114,7 +116,7 @@ class NewMessage(Content):
 class NewMessages(Given):
     """Messages to schedule, all of them or none."""
 
-    messages: Annotated[list[NewMessage], Field(min_length=1)]
+    messages: Annotated[list[NewMessage], Field(min_length=1, max_length=COUNT_MAX, fail_fast=True)]
 
 
 class ScheduledMessage(Told):
@@ -146,7 +148,7 @@ class CancelQuery(Given):
 class Cancels(CancelQuery):
     """Messages to cancel."""
 
-    ids: Annotated[list[Text], Field(min_length=1)]
+    ids: Annotated[list[Text], Field(min_length=1, max_length=COUNT_MAX, fail_fast=True)]
 
 
 class Cancelled(Told):
@@ -409,7 +411,10 @@ class ReceivedMessages(Told):
 class Handles(Given):
     """Messages to settle."""
 
-    handles: Annotated[list[Annotated[str, Field(max_length=2_000)]], Field(min_length=1)]
+    handles: Annotated[
+        list[Annotated[str, Field(max_length=2_000)]],
+        Field(min_length=1, max_length=COUNT_MAX, fail_fast=True),
+    ]
 
 
 class NackBody(Handles):

@@ -73,8 +73,8 @@ MUTANTS = (
     Mutant(
         "a_name_may_be_twice_in_a_json_object",
         "a proxy reads the one, the gateway the other",
-        "    if len(made) != len(pairs):\n        seen",
-        "    if False:\n        seen",
+        "    if len(made) != len(pairs):\n        names",
+        "    if False:\n        names",
         ("tests/gateway/test_texts.py::test_what_could_be_misread_is_refused",),
     ),
     Mutant(
