@@ -27,6 +27,7 @@ from tarry.gateway.http.config import Config
 from tarry.gateway.http.errors import GatewayReason, RequestRefused, answer_of_error
 from tarry.gateway.http.fields import Given
 from tarry.gateway.http.guard import Guard
+from tarry.gateway.http.metrics import Requests, text
 from tarry.gateway.http.openapi import document
 from tarry.gateway.http.operations import OPERATIONS, Operation
 from tarry.gateway.http.strict_json import serialize
@@ -67,8 +68,13 @@ def gateway_app(
         await pushes.close()
         await gateway.accesses.close()
 
-    told = document()
+    told, requests = document(), Requests()
     sites = list(origins)
+
+    async def metrics(_: Request) -> Response:
+        shown = text(requests, gateway.admission, len(gateway.accesses), pushes.pushers)
+        return PlainTextResponse(shown, media_type="text/plain; version=0.0.4")
+
     names = frozenset(host.strip("[]").lower() for host in (*LOOPBACK, *hosts))
     cors = Middleware(
         CORSMiddleware,
@@ -84,9 +90,13 @@ def gateway_app(
             Route("/page.css", _fixed(PlainTextResponse(page.STYLE, media_type="text/css"))),
             Route("/openapi.json", _fixed(JSONResponse(told))),
             Route("/healthz", _fixed(PlainTextResponse("ok\n"))),
-            Route("/readyz", _Readiness(settings, gateway).answer),
+            Route("/readyz", _Readiness(gateway).answer),
+            Route("/metrics", metrics),
         ],
-        middleware=[*([cors] if sites else []), Middleware(Guard, hosts=names, origins=frozenset(sites))],
+        middleware=[
+            *([cors] if sites else []),
+            Middleware(Guard, hosts=names, origins=frozenset(sites), answered=requests.answered),
+        ],
         exception_handlers={
             HTTPException: _http_error,
             RequestRefused: _refusal,
@@ -161,8 +171,8 @@ def _fixed(response: Response) -> Any:
 class _Readiness:
     """The probe that asks whether a node answers; its answer counts for a moment."""
 
-    def __init__(self, settings: Settings, gateway: Gateway) -> None:
-        self._settings, self._gateway = settings, gateway
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
         self._asked_s, self._text = float("-inf"), ""
         self._asking = asyncio.Lock()
 

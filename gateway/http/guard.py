@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -19,7 +19,7 @@ HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
-OPEN_PATHS: Final = frozenset({"/", "/page.css", "/openapi.json", "/healthz", "/readyz"})
+OPEN_PATHS: Final = frozenset({"/", "/page.css", "/openapi.json", "/healthz", "/readyz", "/metrics"})
 """Pages that do nothing: links of other sites may lead to them, and probes may call them by any name."""
 PROBES: Final = frozenset({"/healthz", "/readyz"})
 
@@ -29,11 +29,18 @@ class Guard:
 
     Where the cluster has no tokens, whoever can send a request may do everything. So a name that is not one
     of ``hosts`` is refused, by which a site could make its own name lead here, and so is an origin other than
-    the gateway's own and ``origins``.
+    the gateway's own and ``origins``. ``answered`` is told the status of each answer.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str], origins: Collection[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        hosts: Collection[str],
+        origins: Collection[str],
+        answered: Callable[[Scope, int], None],
+    ) -> None:
         self._app, self._hosts, self._origins = app, hosts, origins
+        self._answered = answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -45,6 +52,7 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
+                self._answered(scope, message["status"])
             await send(message)
 
         try:

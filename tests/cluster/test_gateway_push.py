@@ -171,6 +171,9 @@ def test_what_a_receiver_fails_is_posted_again_by_the_group_s_back_off(
         assert first.headers["tarry-id"] == second.headers["tarry-id"]
         assert second.at_s - first.at_s >= 0.9  # the cluster's first back-off is a second
         until(lambda: not left(http, "fails"))
+        metrics = http.get("/metrics").text
+        assert 'tarry_gateway_push_posts_total{push="fails",outcome="taken"} 1' in metrics
+        assert 'tarry_gateway_push_posts_total{push="fails",outcome="failed"} 1' in metrics
 
 
 def test_retry_after_puts_the_next_attempt_off_within_its_bound(

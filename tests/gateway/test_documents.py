@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from pydantic import BaseModel
 
@@ -65,6 +66,11 @@ def test_the_table_of_statuses_has_each_reason_that_it_does_not_leave_to_400() -
     own = {str(reason): STATUS_OF_OWN[reason][0] for reason in GatewayReason}
     expected = {reason: status for reason, status in cluster.items() if status != 400} | own
     assert told == expected
+
+
+async def test_the_table_of_metrics_has_each(http: httpx.AsyncClient) -> None:
+    there = re.findall(r"^# TYPE (\w+) ", (await http.get("/metrics")).text, re.MULTILINE)
+    assert [name.strip("`") for name, *_ in rows("| metric | labels | meaning |")] == there
 
 
 def test_the_example_of_a_push_is_one(tmp_path: Path) -> None:

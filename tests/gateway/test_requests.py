@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tarry.client.errors import CLASS_OF_REASON, Overloaded, TarryError
 from tarry.gateway.http.checks import TOKEN_CHARACTERS_MAX
@@ -332,6 +333,25 @@ async def test_clients_of_tokens_are_shared_bounded_and_closed_when_they_are_idl
         assert len(accesses) == 1
     await accesses.close()
     assert len(accesses) == 0
+
+
+async def test_metrics_count_answers_by_operation_and_show_what_is_in_use() -> None:
+    app = alone()
+    async with asked(app) as http:
+        for _ in range(2):
+            refused(await http.post(MESSAGES, json={}), 400, "REQUEST_INVALID")
+        refused(await http.get("/nothing"), 404, "PATH_UNKNOWN")
+        with app.state.gateway.admission.polls.taken(3):
+            answer = await http.get("/metrics")
+    samples = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+    assert samples["tarry_gateway_requests_total", "schedule", "400"] == 2
+    assert samples["tarry_gateway_requests_total", "none", "404"] == 1
+    assert samples["tarry_gateway_in_use", "polls"] == 3
+    assert samples["tarry_gateway_tokens",] == 0
 
 
 def test_every_reason_of_the_cluster_has_a_status_that_says_whose_fault_it_is() -> None:
