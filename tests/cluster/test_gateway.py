@@ -344,7 +344,8 @@ def test_a_stream_s_messages_are_settled_with_the_caller_s_own_token(guarded: Ga
     with guarded.client("root-token") as root, guarded.client("shop-token") as shop:
         Caller(root)("schedule", {"delay_ms": 0}, topic="others")
         with root.stream("GET", "/v1/topics/others/groups/g/events") as stream:
-            _, message = next(lines(stream))
+            events = lines(stream)  # kept: the stream is closed with what reads it
+            _, message = next(events)
             refused = Caller(shop)("ack", {"handles": [message["handle"]]}, status=403)
             assert refused["error"]["reason"] == "PERMISSION_DENIED"
             assert outcomes(Caller(root)("ack", {"handles": [message["handle"]]})) == ["ok"]
