@@ -15,6 +15,7 @@ from tarry.node.services.cancel_matching import CancelCalls
 from tarry.node.services.consumer import ConsumerService
 from tarry.node.services.listing import ListCalls
 from tarry.node.services.producer import ProducerService
+from tarry.node.services.recurring import RecurringService
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.tarry_producer_pb2 import CancelRequest, GetRequest, RescheduleRequest, UpdateRequest
 from tarry.proto.tarry_query_pb2 import CancelMatchingRequest, ListMessagesRequest
@@ -72,6 +73,7 @@ class Edge:
         self._consumer = ConsumerService(core, Authorizer({}), calls)
         self._cancels = CancelCalls(core, Authorizer({}), calls)
         self._lists = ListCalls(core, Authorizer({}), calls)
+        self._recurring = RecurringService(core, Authorizer({}), calls).locals()
 
     async def schedule(self, raw: bytes) -> Answer:
         """As ScheduleBatch. Raises StreamEnded where another node leads."""
@@ -101,6 +103,10 @@ class Edge:
     async def get(self, raw: bytes) -> Answer:
         """As Get. Raises StreamEnded where another node leads."""
         return await self._answer("Get", raw, parsed(GetRequest, self._producer._get))
+
+    async def recurring(self, name: str, raw: bytes) -> Answer:
+        """As a call of RecurringService. Raises StreamEnded where another node leads."""
+        return await self._answer(name, raw, self._recurring[name])
 
     async def receive(self, raw: bytes) -> Answer:
         """As Receive. Raises StreamEnded where another node leads."""

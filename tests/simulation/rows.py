@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tarry.node.delivery.batch import DeliveryBatch
 from tarry.proto.dead_letters import dead_letter_topic
+from tarry.proto.ledger.fires import FireDetail, fire_in
 from tarry.proto.ledger.schema import Kind
 from tarry.replication.state_machine.events import Event
 from tarry.replication.state_machine.machine import Machine
@@ -53,6 +54,8 @@ class Rows:
         self.released: defaultdict[str, dict[Id, tuple[int, int]]] = defaultdict(dict)
         """By topic: the offset of each message, and when it was released."""
         self.order = Order(self.messages)
+        self.fires: list[tuple[FireDetail, Id]] = []
+        """Of schedules that recur, in the order of their entries."""
         self._of_entries: dict[int, list[Event]] = {}
 
     def applied(self, node: str, index: int, events: Sequence[Event], queues: Queues) -> None:
@@ -136,6 +139,8 @@ class Rows:
                 demand(not unknown, f"L7: {unknown} of {topic} are released, and no row says scheduled")
                 self._note_offsets(f"{topic}", event, mine)
             self.messages[place] |= found
+            if event.kind is Kind.SCHEDULED and (fire := fire_in(event.detail)) is not None:
+                self.fires += ((fire, message) for message in found)
             if event.detail == "REDRIVEN":
                 self._ledger.redriven |= {(place[0], message) for message in found}
             if event.kind is Kind.EXPIRED and not group:

@@ -32,6 +32,9 @@ DRIFT_MS = 3
 FAR_SHARE = 0.4
 """Of the worlds: producers schedule over many hours, too."""
 
+UPGRADED_SHARE = 0.4
+"""Of the time with faults, after which the nodes have the later version: the rest has what its level has."""
+
 
 @contextlib.contextmanager
 def small_parts() -> Iterator[None]:
@@ -131,20 +134,23 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
             if world.rots:
                 writing.create_task(rot(world, until))
             if world.upgrades:
-                writing.create_task(upgrade(world, until))
+                writing.create_task(upgrade(world, loop.time() + seconds * UPGRADED_SHARE))
             if SHAPED in world.groups:
                 writing.create_task(world.shape(policy))
             for producer in producers:
                 writing.create_task(producer.run(until))
             writing.create_task(world.changes.run(until))
+            writing.create_task(world.recurring.run(until))
             certain = possible(world, whole_faults.CERTAIN)
             plagues = (whole_faults.plague(world, until) for _ in range(2))
             await asyncio.gather(*plagues, among_others(world, until, certain))
             await world.mend()
         await by_themselves(world, possible(world, whole_faults.LAST))
         delaying.cancel()
+        await world.recurring.settle()
         await world.drain()
         await world.changes.judge()
+        world.recurring.judge()
         if world.upgrades:
             await until_raised(world)
     finally:
@@ -152,4 +158,5 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
             task.cancel()
     world.counts["without room"] += sum(producer.without_room for producer in producers)
     world.counts.update(world.changes.counts)
+    world.counts.update({f"recurring {name}": count for name, count in world.recurring.counts.items()})
     world.counts["repeated"] += sum(producer.repeated for producer in producers)

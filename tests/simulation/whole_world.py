@@ -37,6 +37,7 @@ from tests.simulation.ledger import UNKNOWN, Ledger, demand
 from tests.simulation.model_changer import Changing
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_puller import ModelPuller
+from tests.simulation.model_recurring import Recurring
 from tests.simulation.rot import rotten
 from tests.simulation.rows import Misfires, Rows
 from tests.simulation.synced_files import SyncedFiles
@@ -136,6 +137,7 @@ class WholeWorld(World):
         settings = replace(SETTINGS, quiet_after_ms=quiet_after_ms)
         super().__init__(seed, names, settings=settings, slowness=slowness)
         self.changes = Changing(self, seed)
+        self.recurring = Recurring(self, seed)
         self.wrong = cast(WholeNode, self.rng.choice(self.nodes))
         self.rotting = cast(WholeNode, self.rng.choice(self.nodes))
         for node in self.whole:
