@@ -23,6 +23,7 @@ from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto import tarry_query_pb2 as query_pb
+from tarry.proto import tarry_recurring_pb2 as recurring_pb
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX
@@ -63,7 +64,7 @@ class Row:
 
 
 ROWS: Final[list[Row]] = []
-FILES: Final = (producer_pb, consumer_pb, query_pb, operator_pb, peer_pb)
+FILES: Final = (producer_pb, consumer_pb, query_pb, operator_pb, recurring_pb, peer_pb)
 CALLS: Final = {
     f"{service.name}/{method.name}": method
     for file in FILES

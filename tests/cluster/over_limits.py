@@ -10,13 +10,16 @@ from google.protobuf.message import Message
 
 from tarry.node.config import Delivery
 from tarry.node.edge import request_bytes
+from tarry.node.recurring.timing import CRON_CHARS_MAX
 from tarry.node.repair.records import ASKED_RECORDS_MAX
+from tarry.node.services.recurring import FIRES_MAX, PAGE_MAX
 from tarry.node.services.subscriptions import NAME_CHARS_MAX, QUEUES_HELD_MAX
 from tarry.node.services.topic_admin import RETENTION_MS_MAX
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
+from tarry.proto import tarry_recurring_pb2 as recurring_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX
@@ -196,4 +199,47 @@ def _over(path: str, what: str, request: Message, reason: str, says: str) -> Ove
     return Over(path, what, request.SerializeToString(), reason, says)
 
 
-OVER: Final = [*_schedules(), *_consumers(), *_operators(), *_others()]
+def _recurring() -> Iterator[Over]:
+    says, every = f"more than {LIMITS.topic_chars_max}", {"interval_ms": 60_000, "topic": "over"}
+    for kind in (
+        recurring_pb.GetRecurringRequest,
+        recurring_pb.DeleteRecurringRequest,
+        recurring_pb.PauseRecurringRequest,
+        recurring_pb.ResumeRecurringRequest,
+        recurring_pb.TriggerRecurringRequest,
+    ):
+        path = f"RecurringService/{kind.DESCRIPTOR.name.removesuffix('Request')}"
+        yield _over(path, "a name", kind(name=TOPIC), "RECURRING_INVALID", says)
+    specs: dict[str, tuple[dict[str, Any], str, str]] = {
+        "an interval": (
+            {"interval_ms": LIMITS.recurring_interval_ms_min - 1},
+            "RECURRING_INVALID",
+            f"give {LIMITS.recurring_interval_ms_min} at least",
+        ),
+        "a jitter": ({"jitter_ms": LIMITS.jitter_ms_max + 1}, "JITTER_TOO_LARGE", "more than"),
+        "a topic": ({"topic": TOPIC}, "TOPIC_INVALID", "more than"),
+        "a body": ({"record": Record(body=bytes(LIMITS.body_bytes_max + 1))}, "RECORD_TOO_LARGE", "keep it"),
+    }
+    path = "RecurringService/PutRecurring"
+    for what, (given, reason, told) in specs.items():
+        spec = recurring_pb.RecurringSpec(**{**every, **given})
+        yield _over(path, what, recurring_pb.PutRecurringRequest(name="s", spec=spec), reason, told)
+    crons = {
+        "a cron expression": ("*" * (CRON_CHARS_MAX + 1), f"at most {CRON_CHARS_MAX}"),
+        "what never comes": ("0 0 */31 * 1#2", "within ten years"),
+    }
+    for what, (text, told) in crons.items():
+        spec = recurring_pb.RecurringSpec(topic="over", cron=text)
+        request = recurring_pb.PutRecurringRequest(name="s", spec=spec)
+        yield _over(path, what, request, "RECURRING_INVALID", told)
+    page = recurring_pb.ListRecurringRequest(page_size=PAGE_MAX + 1)
+    yield _over(
+        "RecurringService/ListRecurring", "a page", page, "RECURRING_INVALID", f"ask for {PAGE_MAX} at most"
+    )
+    many = recurring_pb.NextFiresRequest(name="s", fires_max=FIRES_MAX + 1)
+    yield _over(
+        "RecurringService/NextFires", "fires", many, "RECURRING_INVALID", f"ask for {FIRES_MAX} fires at most"
+    )
+
+
+OVER: Final = [*_schedules(), *_consumers(), *_operators(), *_others(), *_recurring()]

@@ -21,6 +21,7 @@ from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto import tarry_query_pb2 as query_pb
+from tarry.proto import tarry_recurring_pb2 as recurring_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine.levels import HIGHEST
@@ -210,6 +211,31 @@ VALID: dict[str, list[Message]] = {
         query_pb.FindByKeyRequest(topic="t", key="k", begin=str(MessageId(0, 498_611, 0))),
         query_pb.FindByKeyRequest(topic="t", idempotency_key="i"),
     ],
+    "RecurringService/PutRecurring": [
+        recurring_pb.PutRecurringRequest(
+            name="s",
+            spec=recurring_pb.RecurringSpec(topic="t", interval_ms=1_000, jitter_ms=9),
+            if_revision=0,
+        ),
+        recurring_pb.PutRecurringRequest(
+            name="s",
+            spec=recurring_pb.RecurringSpec(
+                topic="t", cron="*/5 * * * *", zone="Europe/Berlin", record=Record(body=b"x"), start_ms=1
+            ),
+        ),
+    ],
+    "RecurringService/GetRecurring": [recurring_pb.GetRecurringRequest(name="s")],
+    "RecurringService/ListRecurring": [
+        recurring_pb.ListRecurringRequest(topic="t", name_prefix="s", page_size=9, cursor="s")
+    ],
+    "RecurringService/DeleteRecurring": [recurring_pb.DeleteRecurringRequest(name="s", if_revision=1)],
+    "RecurringService/PauseRecurring": [recurring_pb.PauseRecurringRequest(name="s", if_revision=1)],
+    "RecurringService/ResumeRecurring": [recurring_pb.ResumeRecurringRequest(name="s")],
+    "RecurringService/TriggerRecurring": [recurring_pb.TriggerRecurringRequest(name="s", if_triggered=0)],
+    "RecurringService/NextFires": [
+        recurring_pb.NextFiresRequest(name="s", fires_max=9),
+        recurring_pb.NextFiresRequest(spec=recurring_pb.RecurringSpec(cron="0 3 * * *"), after_ms=1),
+    ],
     "PeerService/Meet": [peer_pb.MeetRequest(**PEER)],
     "PeerService/Recall": [peer_pb.RecallRequest(**PEER)],
     "PeerService/FetchSnapshot": [
@@ -235,7 +261,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 def test_every_call_is_named_here() -> None:
-    files = (producer_pb, consumer_pb, query_pb, operator_pb, peer_pb)
+    files = (producer_pb, consumer_pb, query_pb, operator_pb, recurring_pb, peer_pb)
     services = [one for file in files for one in file.DESCRIPTOR.services_by_name.values()]
     named = {f"{service.name}/{method.name}" for service in services for method in service.methods}
     assert named == set(VALID)

@@ -21,6 +21,7 @@ from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_consumer_pb2 import GroupStart
 from tarry.proto.tarry_message_pb2 import Record, RetryReason
+from tarry.proto.tarry_recurring_pb2 import RecurringSpec
 from tarry.replication.state_machine.commands import PAYLOADS, encode
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.wheel.state import HOUR_MS
@@ -336,6 +337,18 @@ class RawPlay(Play):
                 now_ms=now_ms,
             ),
             log_pb.RaiseLevelCommand(level=pick((0, 1, 2)), now_ms=now_ms),
+            log_pb.RecurringCommand(
+                name=name,
+                change=pick((0, 1, 1, 1, 2, 3, 4, 99)),
+                spec=RecurringSpec(topic=pick((topic, "")), interval_ms=1_000).SerializeToString(),
+                record=pick((*COPIES, FORGED, b"\xff")),
+                tag_mask=pick((0, 2**64 - 1)),
+                lane=pick((0, 2**32 - 1)),
+                bytes_max=pick((0, 1, 2**64 - 1)),
+                schedules_max=pick((0, 1, 2**64 - 1)),
+                now_ms=now_ms,
+            ),
+            log_pb.FireCommand(plans=[_plan(pick, now_ms) for _ in range(n)], now_ms=now_ms),
         )
         assert {type(command) for command in candidates} == set(PAYLOADS.values())
         chosen = pick(candidates)
@@ -351,3 +364,20 @@ def picking(data: st.DataObject) -> Pick:
         return data.draw(st.sampled_from(values))  # type: ignore[no-any-return]
 
     return pick
+
+
+def _plan(pick: Pick, now_ms: int) -> log_pb.SchedulePlan:
+    """Of one of the first schedules, and now and then as it is."""
+    fire = log_pb.PlannedFire(
+        outcome=pick((0, 1, 1, 2, 3, 4, 5, 6, 99)),
+        fire_ms=now_ms + pick((0, 1, 1_000, 2**62)),
+        due_ms=pick((now_ms, -1, 2**63 - 1)),
+        fires=pick((0, 1, 2**64 - 1)),
+    )
+    return log_pb.SchedulePlan(
+        number=pick((1, 2, 3)),
+        changes=pick((1, 2, 3)),
+        fires=[fire],
+        decided_ms=pick((0, now_ms, now_ms + 1_000, 2**63 - 1)),
+        next_ms=pick((0, -1, now_ms + 2_000, 2**63 - 1)),
+    )
