@@ -126,6 +126,10 @@ bench-cancel: $(READY) ## a million messages cancelled by due time under load: p
 bench-export: $(READY) ## a million messages imported and exported: how many a second, beside the aims (2 min)
 	@$(PY) -m tarry.bench.export $(ARGS)
 
+.PHONY: bench-recurring
+bench-recurring: $(READY) ## 100,000 schedules that recur: idle CPU of the nodes, memory, failover, lateness (4 min)
+	@$(PY) -m tarry.bench.recurring $(ARGS)
+
 .PHONY: bench-cost
 bench-cost: $(READY) ## cancel, get and reschedule by id with ten thousand and ten million pending, in turns (8 min)
 	@$(PY) -m tarry.bench.cancel_cost $(ARGS)

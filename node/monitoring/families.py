@@ -46,6 +46,7 @@ def families(core: Core, readings: Readings, schedule_streams: int) -> Iterator[
     yield from _about(core)
     yield from _traffic(core)
     yield from _wheel(core)
+    yield from _recurring(core)
     yield from _readings(readings)
     status = core.driver.status()
     yield from _raft(core, status)
@@ -53,6 +54,16 @@ def families(core: Core, readings: Readings, schedule_streams: int) -> Iterator[
     yield from _durations(core)
     yield from _node(core, schedule_streams)
     yield from _process.collect()
+
+
+def _recurring(core: Core) -> Iterator[Metric]:
+    counts = core.leadership.fire_counts
+    yield _gauge("tarry_recurring_schedules", "Schedules that recur.", len(core.machine.recurring))
+    for outcome in ("fired", "skipped", "missed"):
+        text = f"Fires of schedules that recur, decided by this node: {outcome}."
+        yield _family(f"tarry_recurring_{outcome}", "counter", text, [({}, getattr(counts, outcome))])
+    text = "Looks at schedules that recur in a time zone which this node does not know."
+    yield _family("tarry_recurring_unplannable", "counter", text, [({}, counts.unplannable)])
 
 
 def _about(core: Core) -> Iterator[Metric]:

@@ -68,7 +68,7 @@ def _fires(state: log_pb.RecurringCheckpoint, timing: Timing) -> Iterator[int]:
 
 def jitter_ms(number: int, fire_ms: int, most_ms: int) -> int:
     """Return by how much later a fire's message is due, 0 to a most: for the same fire always the same."""
-    seed = google_crc32c.value(struct.pack("<Qq", number, fire_ms))
+    seed = int(google_crc32c.value(struct.pack("<Qq", number, fire_ms)))
     return seed * (most_ms + 1) >> 32
 
 

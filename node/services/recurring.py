@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import islice
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import grpc
 import numpy as np
@@ -51,7 +51,6 @@ SEARCHES_MAX: Final = 4
 """Computations of fires at once, in threads of their own."""
 ATTEMPTS_MAX: Final = 16
 """How often a trigger is proposed again for a schedule that changed meanwhile."""
-R = TypeVar("R")
 
 
 class _Record(NamedTuple):
@@ -94,7 +93,7 @@ class RecurringService:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     def _local(
-        self, kind: type[M], answer: Callable[[M, CallContext], asyncio.Future[Message | Refusal]]
+        self, kind: type[M], answer: Callable[[M, CallContext], Awaitable[Message | Refusal]]
     ) -> Local:
         async def local(request: M, context: CallContext) -> Answer:
             await self._turns.enter(request.ByteSize() / PAGE_BYTES)
@@ -297,7 +296,10 @@ class RecurringService:
             return Refusal(Reason.OVERLOADED, text, retry_ms=100)
         self._searching += 1
         try:
-            return await self._run_blocking(lambda: _computed(spec, created_ms, after_ms, count))
+            found: list[int] | Refusal = await self._run_blocking(
+                lambda: _computed(spec, created_ms, after_ms, count)
+            )
+            return found
         finally:
             self._searching -= 1
 

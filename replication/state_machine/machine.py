@@ -422,11 +422,15 @@ class Machine:
         wheel, index = self.wheel.digest(), self.applied_index
         raised = self.level if self.level > levels.FIRST else 0  # 0.2.0 works out the same of the first one
         known, queues = self.producers.capture(), self.queues.capture()
-        recurring = {"recurring": self.recurring.capture(), "recurring_number": self.recurring.number}
+        recurring, number = self.recurring.capture(), self.recurring.number
 
         def digest() -> bytes:
             tables = log_pb.Checkpoint(
-                applied_index=index, producers=known, apply_version=raised, **recurring
+                applied_index=index,
+                producers=known,
+                apply_version=raised,
+                recurring=recurring,
+                recurring_number=number,
             )
             return hashlib.blake2b(
                 b"".join((wheel, tables.SerializeToString(), *queues)), digest_size=16

@@ -262,8 +262,8 @@ class Scheduler:
         done = (append or self._wheel.append)(due_ms, topic, tag_mask, records)
         if told and self._events.wanted:
             one = detail if isinstance(detail, str) else None
-            ids = {"hour": done.hour, "global_index": done.global_index}
-            told_of = Event(Kind.SCHEDULED, len(due_ms), now_ms, queue, due_ms=due_ms, detail=one, **ids)
+            told_of = Event(Kind.SCHEDULED, len(due_ms), now_ms, queue, due_ms=due_ms, detail=one)
+            told_of = told_of._replace(hour=done.hour, global_index=done.global_index)
             for event in [told_of] if one is detail else _each(told_of, queue, detail or ()):
                 self._events.add(event)
         if bool(done.overdue.any()):

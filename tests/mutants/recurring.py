@@ -69,8 +69,8 @@ MUTANTS = (
     Mutant(
         "schedules_are_not_in_the_digest",
         "replicas whose schedules differ are not found out",
-        '        recurring = {"recurring": self.recurring.capture(), "recurring_number": self.recurring.number}\n',
-        '        recurring: dict[str, int] = {"recurring_number": self.recurring.number}\n',
+        "                recurring=recurring,\n",
+        "",
         (f"{MACHINE}::test_replicas_with_and_without_a_restart_have_one_digest",),
     ),
     Mutant(
@@ -133,10 +133,7 @@ MUTANTS = (
         "a job of every quarter of an hour is off by an hour until its next look",
         "                changes_s = self._change(after_s, fire_s)\n",
         "                changes_s = None\n",
-        (
-            f"{TIMING}::test_a_job_of_every_hour_goes_by_the_wall_clock",
-            f"{TIMING}::test_half_an_hour_comes_twice_at_lord_howe",
-        ),
+        (f"{TIMING}::test_by_the_wall_clock_every_minute_that_it_shows_counts",),
     ),
     Mutant(
         "a_new_leader_knows_only_what_changes",
