@@ -43,6 +43,9 @@ from tarry.replication.state_machine.refusal import Refusal
 GROUPS_AT_ONCE: Final = 200
 """Deleted in one turn of the event loop."""
 
+SCHEDULES_AT_ONCE: Final = 500
+"""Schedules that recur, likewise."""
+
 RETENTION_MS_MAX: Final = 100 * 365 * 86_400_000
 
 
@@ -165,6 +168,7 @@ class TopicCalls:
 
     async def _delete_topic(self, request: pb.DeleteTopicRequest) -> Message | Refusal:
         groups, pending = await self._delete_groups(request.topic)
+        recurring = await self._delete_recurring(request.topic)
         done = await self._propose_now(log_pb.DeleteTopicCommand(topic=request.topic))
         return (
             done
@@ -173,9 +177,18 @@ class TopicCalls:
                 released=done.count,
                 groups=groups + done.groups,
                 pending=pending + done.pending,
-                recurring=done.recurring,
+                recurring=recurring + done.recurring,
             )
         )
+
+    async def _delete_recurring(self, topic: str) -> int:
+        """Delete what schedules a topic has beyond those that go with it in one command; return how many."""
+        numbers = self._machine.recurring.numbers_of(topic)[SCHEDULES_AT_ONCE:]
+        for start in range(0, len(numbers), SCHEDULES_AT_ONCE):
+            some = numbers[start : start + SCHEDULES_AT_ONCE]
+            change = log_pb.RECURRING_CHANGE_DELETE
+            await self._propose_now(log_pb.RecurringCommand(change=change, numbers=some))
+        return len(numbers)
 
     async def _delete_groups(self, topic: str) -> tuple[int, int]:
         """Delete what groups a topic has beyond those that go with it in one command.

@@ -44,6 +44,8 @@ MOVE_NS: Final = 100_000
 """Of a reschedule, for each message: up to three blocks of pairs are copied (wheel/sorted_pairs.py)."""
 FIRE_NS: Final = 150_000
 """Of a plan of one schedule: its state is read and written."""
+FORGET_NS: Final = 20_000
+"""Of each schedule that a deletion names by its number."""
 FIRED_NS: Final = 30_000
 """Of each of a plan's fires."""
 RELEASE_NS: Final = 250
@@ -83,6 +85,8 @@ def _more_ns(command: Message, *, copies: bool) -> int:
         case log_pb.RetryCommand():
             record_ns = RETRY_NS + HOUR_NS + (COPY_NS if copies else 0)
             return len(command.records) * record_ns + _blocks_ns(command.offset, copies=copies)
+        case log_pb.RecurringCommand():
+            return FORGET_NS * len(command.numbers)
         case log_pb.FireCommand():
             fires = sum(len(plan.fires) for plan in command.plans)
             return FIRE_NS * len(command.plans) + (FIRED_NS + HOUR_NS) * fires

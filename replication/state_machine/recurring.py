@@ -80,7 +80,9 @@ class Recurring:
     # -- changes -------------------------------------------------------------------------
 
     def change(self, command: log_pb.RecurringCommand) -> Recurred | Refusal:
-        """Create, change, delete, pause or resume a schedule."""
+        """Create, change, delete, pause or resume a schedule; or delete some, whose topic goes next."""
+        if command.numbers:
+            return Recurred(0, changed=self._table.remove_all(command.numbers) > 0)
         entry = self._table.named(command.name)
         state = entry.state() if entry is not None else None
         revision = 0 if state is None else state.revision
@@ -265,6 +267,9 @@ class Recurring:
 
 def fault(command: log_pb.RecurringCommand) -> str:
     """Return why a change cannot be applied, whatever the state is; empty: it can."""
+    if command.numbers:
+        deletes = command.change == log_pb.RECURRING_CHANGE_DELETE and not command.name
+        return "" if deletes else "only a deletion names numbers"
     if not command.name:
         return "the schedule has no name"
     if command.change == log_pb.RECURRING_CHANGE_PUT:

@@ -346,6 +346,7 @@ class RawPlay(Play):
                 lane=pick((0, 2**32 - 1)),
                 bytes_max=pick((0, 1, 2**64 - 1)),
                 schedules_max=pick((0, 1, 2**64 - 1)),
+                numbers=pick(([], [], [1, 1, 2**64 - 1])),
                 now_ms=now_ms,
             ),
             log_pb.FireCommand(plans=[_plan(pick, now_ms) for _ in range(n)], now_ms=now_ms),

@@ -8,10 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tarry.node.edge.auth import Authorizer
+from tarry.node.services import topic_admin
 from tarry.node.services.recurring import RecurringService
 from tarry.proto import tarry_recurring_pb2 as pb
 from tarry.proto.reasons import Reason
+from tarry.proto.tarry_consumer_pb2 import AckRequest, NackRequest, ReceiveRequest, ReceiveResponse
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.refusal import Refusal
@@ -53,7 +57,10 @@ class Caller:
         return await self.call("ListRecurring", pb.ListRecurringRequest(**asked), pb.ListRecurringResponse)
 
     async def trigger(self, **asked: Any) -> Any:
-        request = pb.TriggerRecurringRequest(name="s", **asked)
+        return await self.trigger_of("s", **asked)
+
+    async def trigger_of(self, name: str, **asked: Any) -> Any:
+        request = pb.TriggerRecurringRequest(name=name, **asked)
         return await self.call("TriggerRecurring", request, pb.TriggerRecurringResponse)
 
 
@@ -229,3 +236,46 @@ def test_limits_name_what_to_raise(tmp_path: Path) -> None:
 
     limits = {"recurring_max": 1, "recurring_bytes_max": 1_000, "recurring_interval_ms_min": 10_000}
     play(tmp_path, act, limits=limits)
+
+
+def test_a_fire_waits_for_the_acknowledgement_of_the_last_and_of_its_retry(tmp_path: Path) -> None:
+    async def act(caller: Caller) -> None:
+        edge, machine = caller.lead.edge, caller.lead.machine
+
+        async def receive() -> Any:
+            asked = ReceiveRequest(topic="t", group="g", consumer="c", wait_ms=5_000, lease_ms=60_000)
+            raw = await edge.receive(asked.SerializeToString())
+            assert isinstance(raw, bytes), raw
+            return ReceiveResponse.FromString(raw).deliveries[0]
+
+        first_ms = caller.lead.node.time.now_ms() + 1_000
+        await caller.put("skips", overlap=pb.OVERLAP_POLICY_SKIP, start_ms=first_ms)
+        given = await receive()
+        await until(lambda: machine.recurring.named("skips").state().skipped >= 1)
+        nack = {"topic": "t", "group": "g", "consumer": "c", "queue": given.queue, "offset": given.offset}
+        await edge.nack(NackRequest(**nack, delay_ms=0).SerializeToString())
+        again = await receive()
+        assert list(again.attempt) == [2]
+        skipped = (await caller.get("skips")).skipped
+        await until(lambda: machine.recurring.named("skips").state().skipped > skipped)
+        told = await caller.get("skips")
+        assert told.fired == 1  # its retry is in hand
+        acked = {**nack, "queue": again.queue, "offset": again.offset}
+        await edge.ack(AckRequest(**acked).SerializeToString())
+        await until(lambda: machine.recurring.named("skips").state().fired == 2)
+
+    play(tmp_path, act)
+
+
+def test_a_topic_takes_its_schedules_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_admin, "SCHEDULES_AT_ONCE", 2)
+
+    async def act(caller: Caller) -> None:
+        for number in range(7):
+            await caller.put(f"s{number}", topic="gone" if number else "kept", paused=True)
+        await caller.trigger_of("s1")
+        deleted = await caller.lead.delete_topic("gone")
+        assert deleted.recurring == 6
+        assert [one.name for one in (await caller.page()).recurring] == ["s0"]
+
+    play(tmp_path, act)

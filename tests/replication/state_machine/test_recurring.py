@@ -317,13 +317,19 @@ def test_schedules_go_with_their_topic(fresh: Machine) -> None:
     assert gone.recurring == 100
     assert len(fresh.recurring) == 100
     assert fresh.recurring.names_from("", 3) == ["s1", "s101", "s103"]
-    assert fresh.recurring.of_topic("t0") == 0
+    assert fresh.recurring.numbers_of("t0") == []
     apply(fresh, put("s1", topic="t3"))
-    assert (fresh.recurring.of_topic("t1"), fresh.recurring.of_topic("t3")) == (99, 1)
+    assert (len(fresh.recurring.numbers_of("t1")), fresh.recurring.numbers_of("t3")) == (99, [2])
+    rest = fresh.recurring.numbers_of("t1")
+    many = log_pb.RecurringCommand(
+        change=log_pb.RECURRING_CHANGE_DELETE, numbers=[*rest, rest[0], 7_777], now_ms=NOW_MS
+    )
+    assert apply(fresh, many, many) == [Recurred(0, changed=True), Recurred(0, changed=False)]
+    assert fresh.recurring.names_from("", 9) == ["s1"]
 
 
 def test_what_is_no_schedule_is_refused_by_every_replica(fresh: Machine) -> None:
-    wrong = (put(""), put(topic=""), put(spec=b"\xff"), change("UNSPECIFIED"))
+    wrong = (put(numbers=[1]), put(""), put(topic=""), put(spec=b"\xff"), change("UNSPECIFIED"))
     apply(raised(fresh), put())
     for refused in apply(fresh, *wrong):
         assert isinstance(refused, Refusal)
