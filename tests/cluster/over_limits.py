@@ -189,7 +189,7 @@ def _others() -> Iterator[Over]:
     yield _over("OperatorService/Backup", "files", backup, "BATCH_TOO_LARGE", f"{KEPT_FILES_MAX} at most")
     clients = request_bytes.of_clients(LIMITS)
     for path in CALLS:
-        client = path.startswith(("ProducerService", "ConsumerService", "QueryService", "OperatorService"))
+        client = not path.startswith(("PeerService", "RecordService", "MembershipService"))
         most = clients(path) if client else request_bytes.of_nodes(path)
         unknown = delimited(1_000, bytes(most + 1 - len(tag(1_000, 2)) - 4))
         yield Over(path, "bytes", unknown + bytes(4), "BATCH_TOO_LARGE", "split it")

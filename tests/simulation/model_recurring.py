@@ -43,6 +43,7 @@ STEADY: dict[str, pb.RecurringSpec] = {
     "queueing": pb.RecurringSpec(interval_ms=1_300, overlap=pb.OVERLAP_POLICY_QUEUE),
 }
 CHANGING = "changing"
+RAISED_S, CHANGED_S = 10.0, 1.5
 DECIDED_S = 30.0
 """All faults over, what has come is decided so soon."""
 
@@ -58,9 +59,12 @@ class Recurring:
         """Each steady schedule as it was told of at the end."""
 
     async def run(self, until_s: float) -> None:
-        """Create the steady schedules as soon as the cluster's level has such; change another until then."""
+        """Create the steady schedules as soon as the cluster's level has such; change another until then.
+
+        Where the level comes late, both go on for a while once the faults have ended.
+        """
         loop = asyncio.get_running_loop()
-        while loop.time() < until_s:
+        while loop.time() < until_s + RAISED_S:
             told = await self.put("second", STEADY["second"])
             if not isinstance(told, Refusal):
                 break
@@ -69,6 +73,7 @@ class Recurring:
             return
         for name, spec in STEADY.items():
             await self.put(name, spec)
+        until_s = max(until_s, loop.time() + CHANGED_S)
         while loop.time() < until_s:
             await asyncio.sleep(self._rng.uniform(0, 0.6))
             await self._rng.choice(
