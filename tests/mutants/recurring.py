@@ -133,7 +133,7 @@ MUTANTS = (
         "a job of every quarter of an hour is off by an hour until its next look",
         "                changes_s = self._change(after_s, fire_s)\n",
         "                changes_s = None\n",
-        (f"{TIMING}::test_by_the_wall_clock_every_minute_that_it_shows_counts",),
+        (f"{TIMING}::test_a_change_between_two_fires_by_the_wall_clock_counts",),
     ),
     Mutant(
         "a_new_leader_knows_only_what_changes",

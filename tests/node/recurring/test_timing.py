@@ -98,6 +98,15 @@ def test_a_job_of_every_hour_goes_by_the_wall_clock() -> None:
     ]
 
 
+def test_a_change_between_two_fires_by_the_wall_clock_counts() -> None:
+    every_sixth = cron("0 */6 * * *", "America/New_York")
+    assert told(every_sixth, "2026-03-08T00:30-05:00", 2) == [
+        "2026-03-08T06:00:00-04:00",
+        "2026-03-08T12:00:00-04:00",
+    ]
+    assert told(every_sixth, "2026-11-01T00:30-04:00", 1) == ["2026-11-01T06:00:00-05:00"]
+
+
 def test_half_an_hour_comes_twice_at_lord_howe() -> None:
     quarters = cron("*/15 * * * *", "Australia/Lord_Howe")
     # 02:00+11:00 becomes 01:30+10:30
