@@ -53,7 +53,7 @@ class Recurring:
             if_revision: only where the schedule has this revision; 0: only where there is none of that name.
 
         Raises InvalidSchedule, InvalidName, TooLarge, NotPermitted, NoRoom; RevisionDiffers with the present
-        ``revision``.
+        ``revision``, or OutcomeUnknown where an answer was lost and the retry finds another than it asks for.
         """
         request = pb.PutRecurringRequest(
             name=name,
@@ -137,9 +137,10 @@ class Recurring:
         Args:
             if_triggered: only where the schedule was triggered so often so far. Without, the call reads that
                 first, so that its own retries fire once; of two such calls at the same moment one may be told
-                RevisionDiffers, and is made again.
+                RevisionDiffers: it has not fired, and may be made again.
 
-        Raises NotFound, NotPermitted, NoRoom, RevisionDiffers.
+        Raises NotFound, NotPermitted, NoRoom, RevisionDiffers; OutcomeUnknown where an answer was lost: the
+        schedule's history tells whether it has fired.
         """
         so_far = (await self.get(name)).triggered if if_triggered is None else if_triggered
         request = pb.TriggerRecurringRequest(name=name, if_triggered=_count("if_triggered", so_far))
@@ -149,7 +150,8 @@ class Recurring:
     async def delete(self, name: str, *, if_revision: int | None = None) -> None:
         """Delete a schedule; a fire whose message is not due yet is cancelled.
 
-        Raises NotFound, also where a retry finds that it is done; NotPermitted, RevisionDiffers.
+        Raises NotFound, NotPermitted, RevisionDiffers; OutcomeUnknown where an answer was lost and a retry
+        finds no such schedule.
         """
         request = pb.DeleteRecurringRequest(name=name, if_revision=_revision(if_revision))
         await self._calls.call(lambda node: node.recurring.DeleteRecurring, request)

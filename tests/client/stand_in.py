@@ -105,6 +105,8 @@ class ClusterStandIn:
         self.transfers_may_end = True
         self.metadata: list[dict[str, str]] = []
         self.changed = asyncio.Condition()
+        self.more_services: list[Callable[[NodeStandIn, Any], None]] = []
+        """Each adds a service to a node's server before that starts."""
 
     async def until(self, done: Callable[[], bool]) -> None:
         """Return as soon as the condition holds after a call has arrived; fails after 10 s."""
@@ -192,6 +194,8 @@ class NodeStandIn(ProducerServiceServicer, ConsumerServiceServicer, OperatorServ
         add_ProducerServiceServicer_to_server(self, self._server)
         add_ConsumerServiceServicer_to_server(self, self._server)
         add_OperatorServiceServicer_to_server(self, self._server)
+        for add in self.cluster.more_services:
+            add(self, self._server)
         port = self._server.add_insecure_port(self.address or "127.0.0.1:0")
         self.address = f"127.0.0.1:{port}"
         await self._server.start()

@@ -232,7 +232,7 @@ async def test_who_may_not_produce_to_a_topic_knows_nothing_of_its_schedules(clu
             await shop.recurring().get("secret")
         for call in (shop.recurring().pause, shop.recurring().delete, shop.recurring().trigger):
             with pytest.raises(NotFound):
-                await call("secret")  # type: ignore[operator]
+                await call("secret")
         with pytest.raises(NotPermitted):
             await shop.recurring().put("mine", "secret", timing=DAILY)
         with pytest.raises(NotPermitted):
