@@ -10,8 +10,8 @@ from tarry.client.recurring.recurring import Recurring as AsyncRecurring
 class Recurring:
     """Keeps schedules that recur. Made by ``Client.recurring``.
 
-    Who may produce to a schedule's topic may do all that is here with the schedule. Every call needs a
-    cluster of level 2, and raises UpgradeRefused below.
+    Who may produce to a schedule's topic may do all that is here with the schedule. It needs a cluster of
+    level 2: below there are no schedules, and ``put`` raises UpgradeRefused.
     """
 
     def __init__(self, recurring: AsyncRecurring, thread: LoopThread) -> None:

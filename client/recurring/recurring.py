@@ -23,8 +23,8 @@ FIRES_MAX: Final = 1_000
 class Recurring:
     """Keeps schedules that recur. Made by ``Client.recurring``.
 
-    Who may produce to a schedule's topic may do all that is here with the schedule. Every call needs a
-    cluster of level 2, and raises UpgradeRefused below.
+    Who may produce to a schedule's topic may do all that is here with the schedule. It needs a cluster of
+    level 2: below there are no schedules, and ``put`` raises UpgradeRefused.
     """
 
     def __init__(self, nodes: Nodes) -> None:

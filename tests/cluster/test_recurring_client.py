@@ -30,6 +30,7 @@ from tarry.client.errors import (
     NotFound,
     NotPermitted,
     RevisionDiffers,
+    UpgradeRefused,
 )
 from tarry.client.local.cluster import LocalCluster, Setting
 from tests.cluster.disposable import Disposable
@@ -239,6 +240,20 @@ async def test_who_may_not_produce_to_a_topic_knows_nothing_of_its_schedules(clu
             await shop.recurring().put("secret", "orders", timing=DAILY)
         for name in ("secret", "own"):
             await root.recurring().delete(name)
+
+
+async def test_below_level_2_a_schedule_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    with Disposable(1, tmp_path, {"upgrade": {"finish": "manual"}}) as old:
+        old.start()
+        old.wait_until_serving()
+        async with connect(old.addresses) as client:
+            assert [one async for one in client.recurring().list()] == []
+            assert (await client.recurring().next_fires(timing=DAILY, count=1)).times_ms
+            with pytest.raises(UpgradeRefused) as refused:
+                await client.recurring().put("early", "reports", timing=DAILY)
+            assert refused.value.reason == "LEVEL_TOO_LOW"
+            await client.operator().finish_upgrade()
+            assert (await client.recurring().put("early", "reports", timing=DAILY)).revision == 1
 
 
 def run(cluster: LocalCluster, *arguments: str, code: int = 0) -> Result:

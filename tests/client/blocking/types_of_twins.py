@@ -62,6 +62,22 @@ def query(client: sync.Client) -> None:
     query.cancel_matching("t", tag="a")  # type: ignore[call-arg]
 
 
+def recurring(client: sync.Client) -> None:
+    recurring = client.recurring()
+    timing = sync.Cron("* * * * *", "Europe/Berlin")
+    assert_type(recurring.put("s", "t", b"x", timing=timing, jitter_ms=1), sync.RecurringSchedule)
+    assert_type(recurring.get("s"), sync.RecurringSchedule)
+    assert_type(recurring.history("s"), tuple[sync.Fire, ...])
+    assert_type(recurring.list_page("t", prefix="s", size=1), sync.SchedulePage)
+    assert_type(recurring.list("t", limit=1), Iterator[sync.RecurringSchedule])
+    assert_type(recurring.pause("s", if_revision=1), sync.RecurringSchedule)
+    assert_type(recurring.resume("s"), sync.RecurringSchedule)
+    assert_type(recurring.trigger("s", if_triggered=0), sync.Triggered)
+    assert_type(recurring.next_fires(timing=sync.Interval(1_000), count=1), sync.NextFires)
+    recurring.delete("s", if_revision=1)
+    recurring.put("s", "t", timing=timing, due_ms=1)  # type: ignore[call-arg]
+
+
 def operator(client: sync.Client) -> None:
     operator = client.operator()
     assert_type(operator.status(digest=True), sync.ClusterStatus)
