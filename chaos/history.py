@@ -157,6 +157,7 @@ class PlannedFires:
     start_ms: int
     step_ms: int
     end_ms: int
+    missed: int = 0  # of them, as the schedule itself counts those that its policy has left out
 
     def times_ms(self) -> range:
         return range(self.start_ms, self.end_ms, self.step_ms)

@@ -41,6 +41,8 @@ TURN_S = 0.02
 STEADY_S = 1.0
 PATIENCE_S = 60.0
 
+WRONG_FIRES = (fire_checks.lost, fire_checks.early, fire_checks.of_no_fire, fire_checks.miscounted)
+
 console = Console(stderr=True)
 
 
@@ -244,10 +246,7 @@ def judge(record: Record, kills: int, seconds: float) -> Result:
         fires=sum(len(plan.times_ms()) for plan in record.fires.planned),
         fires_doubled=len(fire_checks.doubled(record.fires)),
         fires_left_out=len(fire_checks.left_out(record.fires)),
-        fires_wrong=sum(
-            len(check(record.fires))
-            for check in (fire_checks.lost, fire_checks.early, fire_checks.of_no_fire)
-        ),
+        fires_wrong=sum(len(check(record.fires)) for check in WRONG_FIRES),
         seconds=round(seconds, 1),
     )
 
@@ -282,6 +281,9 @@ async def run(rate: int, transfers: int, kills: int, folder: Path) -> Result:
         await asyncio.sleep(STEADY_S)  # for a duplicate that is still on its way
         for task in consumers:
             task.cancel()
+    for check in (fire_checks.doubled, fire_checks.left_out, *WRONG_FIRES):
+        for found in check(record.fires):
+            console.print(f"{check.__name__}: {found}", markup=False)
     return judge(record, kills, time.monotonic() - started)
 
 

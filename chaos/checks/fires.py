@@ -1,15 +1,17 @@
 """Fires of schedules that recur: each once, none left out, none early.
 
 What fired is told by the schedules' histories, looked at again and again, and by the messages that came. A
-history keeps the last ten fires only; of a fire that no look has seen, a message tells that is due then.
+history keeps ten fires, so a message may be in none that was looked at: it is of the fire at its due time,
+or, late and so due when it was made, of the earliest fire before that has no message yet.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Container
 from typing import Final, NamedTuple
 
-from tarry.chaos.history import Fires, FireSeen
+from tarry.chaos.history import Fires, FireSeen, PlannedFires
 
 MADE: Final = "fired"
 WITHDRAWN: Final = "cancelled"
@@ -35,14 +37,15 @@ def doubled(fires: Fires) -> tuple[Fire, ...]:
 
 
 def left_out(fires: Fires) -> tuple[Fire, ...]:
-    """Return the planned fires that have no message, whatever has left them out."""
+    """Return the planned fires that have no message, of schedules that count none as missed."""
     made = _made(fires)
-    return tuple(
-        Fire(plan.schedule, fire_ms)
-        for plan in fires.planned
-        for fire_ms in plan.times_ms()
-        if (plan.schedule, fire_ms) not in made
-    )
+    return tuple(one for plan in fires.planned if not plan.missed for one in _absent(plan, made))
+
+
+def miscounted(fires: Fires) -> tuple[PlannedFires, ...]:
+    """Return the plans of schedules that count other numbers of missed fires than have no message."""
+    made = _made(fires)
+    return tuple(plan for plan in fires.planned if plan.missed and plan.missed != len(_absent(plan, made)))
 
 
 def of_no_fire(fires: Fires) -> tuple[Fire, ...]:
@@ -73,6 +76,12 @@ def early(fires: Fires, tolerance_ms: int = 0) -> tuple[Fire, ...]:
     )
 
 
+def _absent(plan: PlannedFires, made: Container[tuple[str, int]]) -> list[Fire]:
+    """Return the fires of a plan that have no message."""
+    times = ((plan.schedule, fire_ms) for fire_ms in plan.times_ms())
+    return [Fire(*one) for one in times if one not in made]
+
+
 def _withdrawn(fires: Fires) -> set[str]:
     """Return the ids of messages that were cancelled before they were due, and did not come."""
     came = {one.id for one in fires.messages}
@@ -87,7 +96,15 @@ def _made(fires: Fires) -> dict[tuple[str, int], set[str]]:
     for seen in fires.seen:
         if seen.id and seen.outcome not in OF_OTHERS and seen.id not in withdrawn:
             made[seen.schedule, seen.fire_ms].add(seen.id)
-    for message in fires.messages:
-        if message.id not in known:
-            made[message.schedule, message.due_ms].add(message.id)
+    unseen = {(one.due_ms, one.id): one.schedule for one in fires.messages if one.id not in known}
+    planned = {plan.schedule: plan.times_ms() for plan in fires.planned}
+    late = []
+    for (due_ms, message_id), schedule in sorted(unseen.items()):
+        if due_ms in planned.get(schedule, ()):
+            made[schedule, due_ms].add(message_id)
+        else:
+            late.append((due_ms, message_id, schedule))
+    for due_ms, message_id, schedule in late:
+        absent = (at for at in planned.get(schedule, ()) if at < due_ms and (schedule, at) not in made)
+        made[schedule, next(absent, due_ms)].add(message_id)
     return dict(made)

@@ -6,10 +6,10 @@ Everything is written down in the run's `Fires`; `checks/fires.py` judges it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple, TypeVar
 
 from tarry.chaos.cluster.cluster import now_ms
 from tarry.chaos.history import FireMessage, Fires, FireSeen, PlannedFires
@@ -27,14 +27,31 @@ ENDS_MS: Final = 10_000
 LOOKS_S: Final = 1.0
 AGAIN_S: Final = 0.2
 SETTLES_S: Final = 60.0
-TIMINGS: Final[dict[str, tuple[Timing, int, int]]] = {
-    "each-second": (Interval(SECOND_MS), SECOND_MS, 0),
-    "between": (Interval(SECOND_MS), SECOND_MS, 487),
-    "now-and-then": (Interval(1_700), 1_700, 113),
-    "cron": (Cron("* * * * * *", "Europe/Berlin"), SECOND_MS, 0),
-    "cron-by-twos": (Cron("*/2 * * * * *"), 2 * SECOND_MS, 0),
+MISSED_AFTER_MS: Final = 2_000
+
+
+class Kind(NamedTuple):
+    """A schedule: its timing, the step from one fire to the next, and its policy."""
+
+    timing: Timing
+    step_ms: int
+    later_ms: int = 0
+    """By so much the first fire is later than an even second."""
+    missed: Missed = Missed.ALL
+    missed_after_ms: int = 0
+
+
+STEADY: Final = {
+    "each-second": Kind(Interval(SECOND_MS), SECOND_MS),
+    "between": Kind(Interval(SECOND_MS), SECOND_MS, 487),
+    "now-and-then": Kind(Interval(1_700), 1_700, 113),
+    "cron": Kind(Cron("* * * * * *", "Europe/Berlin"), SECOND_MS),
+    "cron-by-twos": Kind(Cron("*/2 * * * * *"), 2 * SECOND_MS),
 }
-"""Timing, the step from one fire to the next, and by how much the first is later than an even second."""
+MISSING: Final = {
+    f"missed-{policy}": Kind(Interval(SECOND_MS), SECOND_MS, 0, policy, MISSED_AFTER_MS) for policy in Missed
+}
+"""Schedules that fire at the same times, and differ in what becomes of fires that are missed."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -45,8 +62,10 @@ class Firing:
 
     client: Client
     fires: Fires
+    kinds: Mapping[str, Kind] = field(default_factory=lambda: STEADY)
     failed_looks: int = 0
     _started_ms: dict[str, int] = field(default_factory=dict)
+    _first_ms: dict[str, int] = field(default_factory=dict)
     _seen: set[FireSeen] = field(default_factory=set)
 
     @asynccontextmanager
@@ -63,12 +82,15 @@ class Firing:
 
     async def end(self) -> bool:
         """End the schedules, and return once all messages have come; False: long none came."""
+        plans: dict[str, PlannedFires] = {}
         for name, start_ms in self._started_ms.items():
             end_ms = now_ms() + ENDS_MS
             await self._put(name, start_ms, end_ms)
-            self.fires.planned.append(PlannedFires(name, start_ms, TIMINGS[name][1], end_ms))
+            plans[name] = PlannedFires(name, self._first_ms[name], self.kinds[name].step_ms, end_ms)
         await asyncio.sleep(ENDS_MS / 1_000)
-        wanted = sum(len(plan.times_ms()) for plan in self.fires.planned)
+        for name, plan in plans.items():
+            self.fires.planned.append(replace(plan, missed=(await self._got(name)).missed))
+        wanted = sum(len(plan.times_ms()) - plan.missed for plan in self.fires.planned)
 
         async def come() -> int | None:
             came = len({one.id for one in self.fires.messages})
@@ -77,7 +99,7 @@ class Firing:
         settled = await patiently(come, SETTLES_S)
         await asyncio.sleep(SECOND_MS / 1_000)  # in which one too many would come
         for name in self._started_ms:
-            self._see(await insisted(lambda name=name: self.client.recurring().get(name)))  # type: ignore[misc]
+            self._see(await self._got(name))
         return settled
 
     async def _begin(self) -> None:
@@ -85,23 +107,32 @@ class Firing:
         await insisted(lambda: self.client.operator().create_topic(TOPIC))
         await insisted(lambda: self.client.operator().create_group(TOPIC, GROUP, start))
         even_ms = -(-(now_ms() + BEGINS_MS) // (2 * SECOND_MS)) * 2 * SECOND_MS
-        for name, (_, _, later_ms) in TIMINGS.items():
-            self._started_ms[name] = even_ms + later_ms
-            await self._put(name, even_ms + later_ms, 0)
+        for name, kind in self.kinds.items():
+            start_ms = even_ms + kind.later_ms
+            created_ms = (await self._put(name, start_ms, 0)).created_ms
+            late = max(
+                0, (created_ms - start_ms) // kind.step_ms + 1
+            )  # fires before its creation do not come
+            self._started_ms[name] = start_ms
+            self._first_ms[name] = start_ms + late * kind.step_ms
 
     async def _put(self, name: str, start_ms: int, end_ms: int) -> RecurringSchedule:
-        put = self.client.recurring().put
+        put, kind = self.client.recurring().put, self.kinds[name]
         return await insisted(
             lambda: put(
                 name,
                 TOPIC,
                 name.encode(),
-                timing=TIMINGS[name][0],
+                timing=kind.timing,
                 start_ms=start_ms,
                 end_ms=end_ms,
-                missed=Missed.ALL,
+                missed=kind.missed,
+                missed_after_ms=kind.missed_after_ms,
             )
         )
+
+    async def _got(self, name: str) -> RecurringSchedule:
+        return await insisted(lambda: self.client.recurring().get(name))
 
     async def _consume(self) -> None:
         while True:

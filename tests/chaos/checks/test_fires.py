@@ -8,7 +8,14 @@ from tarry.chaos.checks import fires as checks
 from tarry.chaos.checks.fires import Fire
 from tarry.chaos.history import FireMessage, Fires, FireSeen, PlannedFires
 
-CHECKS = (checks.doubled, checks.left_out, checks.of_no_fire, checks.lost, checks.early)
+CHECKS = (
+    checks.doubled,
+    checks.left_out,
+    checks.miscounted,
+    checks.of_no_fire,
+    checks.lost,
+    checks.early,
+)
 
 
 def sound() -> Fires:
@@ -61,6 +68,17 @@ def test_a_fire_of_which_nothing_is_known_is_left_out() -> None:
     assert checks.left_out(fires) == (Fire("u", 9_000),)
 
 
+def test_late_messages_that_no_look_has_seen_are_of_the_fires_that_have_none() -> None:
+    fires = sound()
+    fires.planned.append(PlannedFires("u", 9_000, 1_000, 12_000))
+    fires.messages += [FireMessage("u", f"late{number}", 15_500, 15_502) for number in range(3)]
+    assert [check(fires) for check in CHECKS] == [()] * len(CHECKS)
+    fires.messages.append(FireMessage("u", "more", 15_500, 15_502))
+    assert checks.of_no_fire(fires) == (Fire("u", 15_500, ("more",)),)
+    del fires.messages[-3:]
+    assert checks.left_out(fires) == (Fire("u", 10_000), Fire("u", 11_000))
+
+
 def test_a_fire_at_or_after_the_end_or_between_is_of_no_fire() -> None:
     fires = sound()
     fires.seen.append(FireSeen("s", "fired", 5_000, "late"))
@@ -80,3 +98,15 @@ def test_a_message_before_its_fire_is_early_though_it_says_that_it_was_due() -> 
     fires.messages.append(FireMessage("t", "unseen", 1_500, 1_499))
     assert checks.early(fires) == (Fire("s", 4_000, ("s4000",)), Fire("t", 1_500, ("unseen",)))
     assert checks.early(fires, tolerance_ms=50) == ()
+
+
+@pytest.mark.parametrize(("missed", "found"), [(1, True), (2, False), (3, True)])
+def test_a_schedule_that_counts_other_missed_fires_than_are_left_out_is_found(
+    missed: int, found: bool
+) -> None:
+    fires = sound()
+    plan = PlannedFires("u", 9_000, 1_000, 12_000, missed)
+    fires.planned.append(plan)
+    fires.messages.append(FireMessage("u", "late", 11_000, 17_000))
+    assert checks.miscounted(fires) == ((plan,) if found else ())
+    assert checks.left_out(fires) == ()
