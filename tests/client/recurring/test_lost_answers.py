@@ -47,7 +47,7 @@ class Schedules(RecurringServiceServicer):
     ) -> pb.TriggerRecurringResponse:
         self.requests.append(request)
         kept = await self._there(context)
-        if request.if_triggered != kept.triggered:
+        if request.HasField("if_triggered") and request.if_triggered != kept.triggered:
             await refuse(context, grpc.StatusCode.FAILED_PRECONDITION, "RECURRING_CHANGED")
         kept.triggered += 1
         await self._lose(context)
