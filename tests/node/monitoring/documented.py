@@ -17,7 +17,7 @@ OWN_LABELS: Final = {"job", "instance", "le"}
 WORDS: Final = {
     *("by", "without", "on", "ignoring", "group_left", "group_right", "and", "or", "unless", "offset"),
     *("sum", "min", "max", "count", "avg", "topk", "abs", "rate", "increase", "changes", "clamp_min"),
-    *("histogram_quantile", "predict_linear", "label_values"),
+    *("histogram_quantile", "predict_linear", "label_values", "time"),
 }
 """What is written in expressions and is no name of a metric."""
 
