@@ -54,6 +54,8 @@ class Consumer:
     """What its stream has asked for, where that is several topics (many_topics.py)."""
     responses_max: int = 0
     """That wait while one is being written, of a stream."""
+    responses_bytes_max: int = 0
+    """Of these, behind which another may be put that is larger."""
     ended: Refusal | None = None
     _outgoing: deque[bytes] = field(default_factory=deque)
     _readable: asyncio.Event = field(default_factory=asyncio.Event)
@@ -96,7 +98,8 @@ class Consumer:
 
     def _full(self) -> bool:
         if self.streams:
-            return len(self._outgoing) > self._writer_waits + self.responses_max
+            more = len(self._outgoing) - self._writer_waits
+            return more > self.responses_max or (more > 0 and self.outgoing_bytes > self.responses_bytes_max)
         return self.outgoing_bytes >= OUTGOING_BYTES_MAX
 
     def _behind_bytes(self) -> int:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tarry.node.delivery.consumer import Consumer
+from tarry.node.delivery.consumer import ANSWERS_BYTES_MAX, Consumer
 from tarry.node.delivery.turn_share import TurnShare
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
@@ -88,8 +88,10 @@ class ManyTopics:
     the credit as the others. Who is pumped while others wait, waits behind them.
     """
 
-    def __init__(self, stream: Consumer, turn: TurnShare) -> None:
+    def __init__(self, stream: Consumer, turn: TurnShare, batch_bytes_max: int) -> None:
+        """Take how many bytes of records there are in a response: what waits leaves room for answers."""
         stream.responses_max = RESPONSES_MAX
+        stream.responses_bytes_max = max(0, ANSWERS_BYTES_MAX // 2 - batch_bytes_max)
         self.stream = stream
         self.seats: dict[str, Seat] = {}
         self.in_hand_bytes = 0.0

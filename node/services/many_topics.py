@@ -56,7 +56,7 @@ class TopicsFollowed:
         self._choice = choice
         self._start = start
         self._looked_at = 0  # queues with lower numbers
-        self.many = ManyTopics(stream, delivery.turn)
+        self.many = ManyTopics(stream, delivery.turn, core.config.delivery.batch_bytes_max)
 
     # -- joining -------------------------------------------------------------------------
 

@@ -118,4 +118,11 @@ MUTANTS = (
             "tests/client/consumers/test_several_topics.py::test_a_lease_that_becomes_shorter_is_extended_in_time",
         ),
     ),
+    Mutant(
+        "responses_of_topics_have_no_bound_in_bytes",
+        "a consumer that reads its stream is told that it does not",
+        "or (more > 0 and self.outgoing_bytes > self.responses_bytes_max)",
+        "",
+        (f"{SEATS}::test_large_messages_of_many_topics_do_not_make_a_consumer_too_slow_that_reads",),
+    ),
 )

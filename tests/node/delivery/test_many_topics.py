@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tarry.node.delivery.consumer import Consumer
+from tarry.node.delivery.consumer import ANSWERS_BYTES_MAX, Consumer
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.many_topics import QUANTUM_MESSAGES, RESPONSES_MAX, ManyTopics
 from tarry.proto import tarry_consumer_pb2 as pb
@@ -18,7 +18,7 @@ from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine.refusal import Refusal
-from tests.node.group_in_process import GROUP, Group
+from tests.node.group_in_process import GROUP, SETTINGS, Group
 from tests.node.group_play import pass_ms, play
 
 FOREVER_MS = 1_000_000
@@ -39,7 +39,7 @@ class Several:
             streams=True,
             topics=("*",),
         )
-        self.many = ManyTopics(self.stream, play.delivery.turn)
+        self.many = ManyTopics(self.stream, play.delivery.turn, SETTINGS.batch_bytes_max)
         self.granted = credit
         self.scheduled = Counter[str]()
         self.given: defaultdict[str, list[int]] = defaultdict(list)
@@ -252,6 +252,19 @@ def test_no_more_responses_wait_for_the_writer_than_the_bound_and_idle_topics_ar
         await several.rest()
         assert Counter(several.order) == {f"t{number}": 1 for number in range(0, count, 2)}
         assert not [topic for topic in pumps if int(topic[1:]) % 2]
+
+    play(played)
+
+
+def test_large_messages_of_many_topics_do_not_make_a_consumer_too_slow_that_reads() -> None:
+    async def played(group: Group) -> None:
+        several = Several(group, 12, credit=1_000)
+        for number in range(12):
+            await several.schedule(f"t{number}", 3, 250_000)
+        assert several.stream.outgoing_bytes <= ANSWERS_BYTES_MAX // 2 + 250_000
+        await several.rest()
+        assert several.stream.ended is None
+        assert Counter(several.order) == {f"t{number}": 3 for number in range(12)}
 
     play(played)
 
