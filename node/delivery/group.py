@@ -25,6 +25,7 @@ from tarry.node.delivery.mends import Mends
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS
 from tarry.node.delivery.ordering import Lanes
 from tarry.node.delivery.places import STANDING_CONSUMERS, Standing
+from tarry.node.delivery.seats import Seats
 from tarry.node.delivery.settlement import Settlement
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -81,7 +82,7 @@ class GroupDelivery:
         self.topic = topic
         self.group = group
         self.consumers: list[Consumer] = []
-        self.seats: dict[Consumer, None] = {}  # those whose streams have other topics as well
+        self.seats = Seats(self._bytes_in_hand)
         self._bytes_kept = False  # what consumers have in hand has kept messages from one
         self._context = context
         self._term = term
@@ -148,17 +149,13 @@ class GroupDelivery:
         self._changed()
         self._context.stir()
 
-    def _leases_changed(self) -> None:
+    def _leases_changed(self, consumer: str) -> None:
         if self._names_leases:
             self._changed()
         if self._bytes_kept:  # it may be in hand no more
             self._bytes_kept = False
             self._wake_in(0)  # once for all that is settled in this turn
-        self._note_bytes()
-
-    def _note_bytes(self) -> None:
-        for seat in self.seats:
-            seat.note_bytes(self._bytes_in_hand)
+        self.seats.note(consumer)
 
     async def _pump_later(self) -> None:
         self.pump()
@@ -234,7 +231,7 @@ class GroupDelivery:
             text = f"consumer {consumer.name!r} has connected again"
             other.end(Refusal(Reason.CONSUMER_REPLACED, text))
             self.consumers.remove(other)
-            self.seats.pop(other, None)
+            self.seats.remove(other)
 
     def _give_back(self, consumer: str, keep: Collection[Batch] = ()) -> None:
         """Give back what is in flight to the consumer, but for ``keep``, in as many turns as it takes."""
@@ -278,8 +275,7 @@ class GroupDelivery:
         self._table.came(consumer)
         self.consumers.append(consumer)
         if consumer.topics:
-            self.seats[consumer] = None
-            self._note_bytes()
+            self.seats.add(consumer)
         self._stir()
         if not consumer.polls:
             self._missing.discard(consumer.name)
@@ -308,7 +304,7 @@ class GroupDelivery:
         broken stream's leases go on, for it may come back."""
         if consumer in self.consumers:
             self.consumers.remove(consumer)
-            self.seats.pop(consumer, None)
+            self.seats.remove(consumer)
             self._used_ms = self._context.time.now_ms()
             self._polled.note(consumer, self._used_ms)
             self._table.left(consumer, self._in_flight())
@@ -406,8 +402,9 @@ class GroupDelivery:
         try:
             with self._context.holds.by("delivery"):
                 self._pump()
-                self._note_bytes()
-            self._context.turn.spend(1 / TURN_PUMPS_MAX + len(self.consumers) / TURN_CONSUMERS_MAX)
+                self.seats.note_all()
+            looked_at = len(self.consumers) + 2 * len(self.seats)  # to note bytes takes as long as two looks
+            self._context.turn.spend(1 / TURN_PUMPS_MAX + looked_at / TURN_CONSUMERS_MAX)
         except UnitsDamaged as damage:
             self._context.fail(damage)
         except Exception as error:

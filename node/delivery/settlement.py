@@ -66,7 +66,7 @@ class Settlement:
         group: str,
         feeds: Mapping[int, Feed],
         pump: Callable[[], None],
-        leases_changed: Callable[[], None],
+        leases_changed: Callable[[str], None],
     ) -> None:
         self._context = context
         self._group = group
@@ -90,7 +90,7 @@ class Settlement:
         if feed is None:
             return self._unknown(queue)
         own = feed.take_back(consumer, offsets)
-        self._leases_changed()
+        self._leases_changed(consumer)
         waiting = _WaitingAck(offsets[own], offsets[~own], asyncio.get_running_loop().create_future())
         self._acks.setdefault(feed, []).append(waiting)
         if not self._committing:
@@ -104,7 +104,7 @@ class Settlement:
         if feed is None:
             return self._unknown(queue)
         own = feed.take_back(consumer, offsets)
-        self._leases_changed()
+        self._leases_changed(consumer)
         answer: Stale = asyncio.get_running_loop().create_future()
         self._context.spawn(self._nack(consumer, feed, offsets[own], delay_ms, answer, offsets[~own]))
         return answer
@@ -116,7 +116,7 @@ class Settlement:
         feed = self._feeds.get(queue)
         if feed is None:
             return self._unknown(queue)
-        self._leases_changed()
+        self._leases_changed(consumer)
         return feed.extend(consumer, offsets, until_ms)
 
     def pass_over(self, feed: Feed, offsets: Offsets) -> None:

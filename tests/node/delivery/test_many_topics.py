@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
@@ -265,6 +266,29 @@ def test_large_messages_of_many_topics_do_not_make_a_consumer_too_slow_that_read
         await several.rest()
         assert several.stream.ended is None
         assert Counter(several.order) == {f"t{number}": 3 for number in range(12)}
+
+    play(played)
+
+
+def test_an_ack_looks_at_what_its_own_consumer_has_in_hand_and_at_no_other() -> None:
+    async def played(group: Group) -> None:
+        several = Several(group, 1, credit=10)
+        await several.schedule("t0", 1)
+        await several.rest()
+        delivery = several.many.seats["t0"].delivery
+        assert delivery is not None
+        for number in range(5):
+            other = replace(several.stream, name=f"other{number}")
+            many = ManyTopics(other, group.delivery.turn, SETTINGS.batch_bytes_max)
+            many.add(seat := many.seat("t0"), delivery)
+            delivery.join(seat)
+        assert len(delivery.seats) == len(delivery.consumers) == 6
+        asked = list[str]()
+        delivery.seats._in_hand = lambda name: asked.append(name) or 0.0  # type: ignore[func-returns-value]
+        several.ack(1)
+        assert asked == ["several"]
+        delivery.leave(seat, clean=False)
+        assert len(delivery.seats) == len(delivery.consumers) == 5
 
     play(played)
 
