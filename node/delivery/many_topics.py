@@ -181,11 +181,12 @@ class ManyTopics:
 
     def _serve(self) -> None:
         while self._turn.left > 0:
-            if not self._round:
-                self._begin_round()
-            if not self._round or not self.stream.wants(self.in_hand_bytes):
+            if not (self._round or self._next) or not self.stream.wants(self.in_hand_bytes):
                 self._serves = False
                 return
+            if not self._round:
+                self._begin_round()
+                continue  # where that uses up the turn, the first goes on in the next
             seat = self._round.popleft()
             seat.waits = False
             if seat.delivery is not None and seat.ended is None:
@@ -200,8 +201,7 @@ class ManyTopics:
         self._round.extend(sorted(self._next, key=_due_ms))
         self._turn.spend(len(self._next) / TURN_SORTED_MAX)
         self._next.clear()
-        if self._round:
-            self._share = max(QUANTUM_MESSAGES, -(-self.stream.credit // len(self._round)))
+        self._share = max(QUANTUM_MESSAGES, -(-self.stream.credit // len(self._round)))
 
     # -- the end -------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tarry.node.delivery.consumer import ANSWERS_BYTES_MAX, Consumer
 from tarry.node.delivery.group import GroupDelivery
-from tarry.node.delivery.many_topics import QUANTUM_MESSAGES, RESPONSES_MAX, ManyTopics
+from tarry.node.delivery.many_topics import QUANTUM_MESSAGES, RESPONSES_MAX, TURN_SORTED_MAX, ManyTopics
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
@@ -192,6 +192,23 @@ def test_a_topic_that_is_looked_at_while_others_wait_waits_behind_them() -> None
         first.pump()  # as an ack of it, or a release, does
         await several.rest()
         assert several.order[11:] == ["t1", "t2"]
+
+    play(played)
+
+
+def test_who_is_first_in_a_round_is_first_also_where_to_put_it_in_order_uses_up_the_turn() -> None:
+    async def played(group: Group) -> None:
+        several = Several(group, 3, credit=1)
+        for topic in ("t0", "t1", "t2"):
+            await several.schedule(topic, 2)
+            await pass_ms(group, 5)
+        await several.rest()
+        several.granted += 1
+        several.stream.credit += 1
+        group.delivery.turn.left = 1 / TURN_SORTED_MAX
+        several.many._serve()
+        await several.rest()
+        assert several.order == ["t0", "t0"]
 
     play(played)
 
