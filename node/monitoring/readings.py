@@ -10,7 +10,7 @@ from typing import Final
 
 from tarry.node.assembly import Core
 from tarry.node.metrics.traffic import OTHER, GroupName
-from tarry.node.services.topic_status import TopicStatuses
+from tarry.node.services.topic_status import DELAYED_QUEUES, TopicStatuses
 from tarry.proto.dead_letters import REDRIVE_GROUP
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 
@@ -47,21 +47,24 @@ async def read(core: Core) -> Readings:
     for _ in core.traffic.renew(core.holds.now_s()):
         await asyncio.sleep(0)
     readings = Readings({}, {}, core.leadership.delivery is not None)
-    for count, _ in enumerate(_steps(core, readings), 1):
-        if count % PIECE == 0:
+    room = PIECE
+    for read_of in _steps(core, readings):
+        room -= read_of
+        if room <= 0:
             await asyncio.sleep(0)
+            room = PIECE
     return readings
 
 
-def _steps(core: Core, readings: Readings) -> Iterator[None]:
-    """Add the readings of a topic or group with each step."""
+def _steps(core: Core, readings: Readings) -> Iterator[int]:
+    """Add the readings of a topic or group with each step; yield for how many of them it takes as long."""
     traffic, queues, statuses = core.traffic, core.machine.queues, TopicStatuses(core)
     pending, groups = readings.pending, readings.groups
     for queue in [queue for queue in queues if not queue.group]:
         traffic.topics.of(queue.topic, 0)
         topic = queue.topic if queue.topic in traffic.topics else OTHER
         pending[topic] = pending.get(topic, 0) + core.machine.wheel.pending_of(queue.queue)
-        yield
+        yield 1
         for group in queues.groups_of(queue.queue):
             if group == REDRIVE_GROUP:
                 continue
@@ -72,7 +75,7 @@ def _steps(core: Core, readings: Readings) -> Iterator[None]:
                 name = OTHER, OTHER
                 reading = _sum((groups.get(name, GroupReading()), reading))
             groups[name] = reading
-            yield
+            yield DELAYED_QUEUES if queues.delay_ms(queue.topic, group) else 1
 
 
 def _group(statuses: TopicStatuses, queue: ReadyQueue, group: str) -> GroupReading:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,14 +14,18 @@ from tarry.node.config import MetricsSettings
 from tarry.node.delivery.cancels import CANCELLED, Released
 from tarry.node.leader.retention import Kept
 from tarry.node.metrics.traffic import Traffic
+from tarry.node.monitoring import readings
+from tarry.node.services.topic_status import DELAYED_QUEUES, PIECE_QUEUES
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_query_pb2 as query_pb
 from tarry.proto.tarry_operator_pb2 import ClusterSettings, GroupPolicy, TopicSettings
+from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import HOUR_MS, MessageState
 from tests.node.delivery.test_changed_policy import change
 from tests.node.group_in_process import GROUP, TOPIC, Group
 from tests.node.group_play import labels, pass_ms, play
+from tests.node.lone_leader import leader
 from tests.node.services.test_topic_status import topic_of
 
 MINUTE_MS = 60_000
@@ -164,3 +171,30 @@ def test_a_message_that_waits_for_the_delay_is_cancelled_until_the_group_is_give
         assert sorted(labels(group)) == ["m0", "m2"]
 
     play(steps)
+
+
+async def turns_of(work: Coroutine[Any, Any, Any]) -> int:
+    """Return how many turns of the event loop some work takes."""
+    task, turns = asyncio.ensure_future(work), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    await task
+    return turns
+
+
+async def test_queues_are_searched_for_what_is_delayed_in_turns_of_their_own(tmp_path: Path) -> None:
+    groups = 20
+    async with leader(tmp_path, Holds()) as lead:
+        await lead.propose(log_pb.RaiseLevelCommand(level=2, now_ms=lead.node.time.now_ms()))
+        for number in range(groups):
+            await lead.propose(log_pb.SubscribeCommand(topic=TOPIC, group=f"g{number}"))
+        works = (lambda: readings.read(lead.node._core), lead.status)
+        await readings.read(lead.node._core)  # the first names the groups
+        before = [await turns_of(work()) for work in works]
+        settings = TopicSettings(group_policy={"delay_ms": MINUTE_MS})
+        await lead.propose(log_pb.TopicCommand(topic=TOPIC, settings=settings))
+        after = [await turns_of(work()) for work in works]
+    told = [groups * DELAYED_QUEUES // piece for piece in (readings.PIECE, PIECE_QUEUES)]
+    more = [turns - had for turns, had in zip(after, before, strict=True)]
+    assert all(turns >= least for turns, least in zip(more, told, strict=True)), more
