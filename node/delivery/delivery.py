@@ -14,7 +14,7 @@ from tarry.node.delivery.cancels import Cancels
 from tarry.node.delivery.context import Context
 from tarry.node.delivery.failover_cursors import LEASES_NAMED_MAX
 from tarry.node.delivery.feed import Feed
-from tarry.node.delivery.group import GroupDelivery
+from tarry.node.delivery.group import TURN_ENDS_MAX, GroupDelivery
 from tarry.node.delivery.inherited import Inherited
 from tarry.node.delivery.lives import Lives
 from tarry.node.delivery.many_topics import ManyTopics
@@ -54,7 +54,7 @@ class Delivery:
         self._by_queue: dict[int, dict[GroupDelivery, None]] = {}  # in the order of their opening
         self._changed: dict[GroupDelivery, None] = {}  # since they were sent, in the order of their changes
         self._uncovered: dict[GroupDelivery, None] = {}  # those that have delivered more than was reserved
-        self.several: set[ManyTopics] = set()
+        self.several: dict[ManyTopics, None] = {}
         """Streams with several topics."""
         self._queues = len(context.machine.queues)
         self._queues_came = asyncio.Event()
@@ -244,3 +244,15 @@ class Delivery:
             groups.pop().end_calls(refusal)
         if groups:
             turn.do(partial(self._end_calls, groups, refusal))
+        else:
+            turn.do(partial(self._end_several, list(self.several), refusal))
+
+    def _end_several(self, streams: list[ManyTopics], refusal: Refusal) -> None:
+        """End the streams with several topics of which there is none: no group has ended these."""
+        turn = self._context.turn
+        while streams and turn.left > 0:
+            stream = streams.pop().stream
+            turn.spend(1 / TURN_ENDS_MAX if stream.ended is None else 0)
+            stream.end(refusal)
+        if streams:
+            turn.do(partial(self._end_several, streams, refusal))

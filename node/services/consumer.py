@@ -212,7 +212,7 @@ class ConsumerService:
         self, subscribe: pb.Subscribe, consumer: Consumer, delivery: Delivery, context: CallContext
     ) -> _Session | Refusal:
         topics = self._topics(subscribe, consumer, delivery, context)
-        delivery.several.add(topics.many)
+        delivery.several[topics.many] = None
         refused: Refusal | None = _BROKEN  # where an error ends this
         try:
             resumed = await topics.open(subscribe.holding, self._resume)
@@ -394,7 +394,7 @@ class ConsumerService:
             return self._leadership.not_leader()
         consumer.polls, consumer.address = True, self._address(context)
         topics = self._topics(request, consumer, delivery, context)
-        delivery.several.add(topics.many)
+        delivery.several[topics.many] = None
         try:
             resumed = await topics.open((), self._resume)
             self._received += 1

@@ -229,7 +229,7 @@ class TopicsFollowed:
 
     async def leave(self, *, clean: bool) -> None:
         """Leave all groups; where that is in order, delete those that are temporary."""
-        self._delivery.several.discard(self.many)
+        self._delivery.several.pop(self.many, None)
         groups = await self.many.leave(clean=clean)
         if clean and self.many.stream.temporary:
             for start in range(0, len(groups), OPENED_AT_ONCE):

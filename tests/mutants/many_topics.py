@@ -125,4 +125,11 @@ MUTANTS = (
         "",
         (f"{SEATS}::test_large_messages_of_many_topics_do_not_make_a_consumer_too_slow_that_reads",),
     ),
+    Mutant(
+        "a_stream_without_topics_outlives_the_leadership",
+        "a consumer whose topics are yet to come waits for them at a node that leads no more",
+        "            turn.do(partial(self._end_several, list(self.several), refusal))",
+        "            pass",
+        (f"{SERVICE}::test_a_stream_whose_topics_are_yet_to_come_ends_with_the_leadership",),
+    ),
 )

@@ -14,7 +14,9 @@ from tarry.node.config import Limits
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
+from tarry.proto.reasons import Reason
 from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.refusal import Refusal
 from tests.node.lone_leader import GROUP, Leader, Stream, leader, until
 from tests.simulation.edge import StreamEnded
 
@@ -116,6 +118,14 @@ async def test_a_topic_that_is_deleted_is_left_and_the_others_go_on(tmp_path: Pa
         await until(lambda: stream.received == 6)
         assert await stream.ack("orders.a", 3) == []
         assert await stream.ack("orders.b", 2) == []
+
+
+async def test_a_stream_whose_topics_are_yet_to_come_ends_with_the_leadership(tmp_path: Path) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+        stream = await subscribed(lead, "yet.to.come.*")
+        lead.node.leadership.delivery.end(Refusal(Reason.NOT_LEADER, "another leads"))
+        with pytest.raises(StreamEnded, match="another leads"):
+            await asyncio.wait_for(stream.ended, 30)
 
 
 async def test_all_topics_have_one_credit_and_none_waits_behind_the_backlog_of_another(
