@@ -91,6 +91,7 @@ class Puller:
             attempt_ms=wait_ms + ANSWER_MS,
             changes=False,
         )
+        self._begin_where_it_was(began_ns)
         received_ms = int(time.time() * 1_000)
         batches = [Columns(deliveries, received_ms, self._spans) for deliveries in answer.deliveries]
         if self._spans is not None and batches:
@@ -98,6 +99,12 @@ class Puller:
                 of_topic = [batch for batch in batches if batch.topic == topic]
                 self._spans.received(topic, of_topic, began_ns)
         return [View(batch, n, offset) for batch in batches for n, offset in enumerate(batch.offsets)]
+
+    def _begin_where_it_was(self, began_ns: int) -> None:
+        """Have topics that come between two calls begin where the first call would have had them."""
+        latest = self._start is not None and self._start.at == consumer_pb.START_AT_LATEST
+        if latest and self._names.get("topics"):
+            self._start = group_start(began_ns // 1_000_000)
 
     async def ack(self, messages: Sequence[View]) -> list[AckOutcome]:
         """Acknowledge; return an outcome for each: fsynced on a majority, or stale."""

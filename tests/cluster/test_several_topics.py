@@ -82,6 +82,20 @@ async def test_too_many_topics_are_refused_and_end_a_stream_that_is_under_way(pa
             await client.consumer(topics=["many.*"], group="g").start()
 
 
+def test_a_puller_that_begins_with_the_latest_has_all_of_a_topic_that_comes_between_two_calls(
+    shared_cluster: LocalCluster,
+) -> None:
+    with sync.connect(shared_cluster.addresses) as client, client.producer() as producer:
+        producer.schedule("between.a", b"before", delay_ms=0)
+        assert client.puller("between.a", "other").receive(wait_ms=10_000)
+        puller = client.puller(topics=["between.*"], group="latest", start="latest")
+        assert puller.receive() == []
+        producer.schedule("between.b", b"after", delay_ms=0)
+        assert client.puller("between.b", "other").receive(wait_ms=10_000)  # it is released
+        (message,) = puller.receive(2, wait_ms=10_000)
+        assert message.body == b"after"
+
+
 def test_the_blocking_client_and_the_command_line_consume_patterns(shared_cluster: LocalCluster) -> None:
     servers = ["--server", shared_cluster.addresses]
     with sync.connect(shared_cluster.addresses) as client, client.producer() as producer:
