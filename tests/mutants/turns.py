@@ -393,7 +393,7 @@ PIECES = (
     Mutant(
         "consumers_that_a_group_looks_at_take_nothing_of_a_turn",
         "consumers of a large group hold up the event loop",
-        "self._context.turn.spend(1 / TURN_PUMPS_MAX + len(self.consumers) / TURN_CONSUMERS_MAX)",
+        "self._context.turn.spend(1 / TURN_PUMPS_MAX + looked_at / TURN_CONSUMERS_MAX)",
         "self._context.turn.spend(1 / TURN_PUMPS_MAX)",
         (f"{SHARE}::test_a_turn_has_room_for_groups_by_the_consumers_that_they_look_at",),
     ),
