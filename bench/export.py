@@ -1,4 +1,4 @@
-"""How many messages a second are imported into a node, and exported from it, beside the aims.
+"""Imports into a node and exports from it: messages a second, beside the aims.
 
 make bench-export            a million messages of 100 bytes over a week, one node; two minutes
 """

@@ -15,7 +15,6 @@ import pytest
 from tarry.client.local.free_ports import free_ports
 from tarry.node.edge import request_bytes
 from tarry.node.edge.audit_pages import LINES_MAX as AUDIT_LINES_MAX
-from tarry.node.repair.records import ASKED_RECORDS_MAX
 from tarry.node.services.listed_page import PAGE_MAX
 from tarry.node.services.subscriptions import NAME_CHARS_MAX, QUEUES_HELD_MAX
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
@@ -30,7 +29,6 @@ from tarry.replication.snapshot.transfer import KEPT_FILES_MAX
 from tarry.replication.state_machine.cluster_settings import DELAY_LEVELS_MAX, TIME_MS_MAX
 from tarry.replication.state_machine.group_policies import ATTEMPTS_MAX, TABLE_MAX, WAIT_MS_MAX
 from tarry.replication.state_machine.levels import HIGHEST
-from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tests.cluster.floods import floods
 from tests.cluster.limit_play import AUDITED_MS, LIMITS, PATIENCE_S, TINY, Play, hours_from, ids_of
 from tests.cluster.wire import refusal
@@ -40,7 +38,6 @@ IN_HAND: Final = LIMITS.credit_max
 MILLION: Final = 1_000_000
 NACKED: Final = 20_000
 """Some entries of retries; more are more of the same (all: tests/node/test_turn_bounds.py)."""
-PEER: Final[dict[str, Any]] = {"cluster": "tarry", "node": "n2"}
 LARGEST: Final = Record(
     body=bytes(LIMITS.body_bytes_max),
     tags=[f"t{number}" for number in range(LIMITS.tags_max)],
@@ -564,32 +561,7 @@ def cancels_of_what_lies_over_many_hours(play: Play) -> None:
         assert progress.cancelled == count
 
 
-# -- nodes ---------------------------------------------------------------------------------
-
-
-@row("PeerService/Meet", "PeerService/Recall")
-def peers_that_meet(play: Play) -> None:
-    play.call("PeerService/Meet", peer_pb.MeetRequest(**PEER).SerializeToString())
-    play.call("PeerService/Recall", peer_pb.RecallRequest(**PEER).SerializeToString())
-
-
-@row("PeerService/FetchSnapshot")
-def a_whole_state_given_away(play: Play) -> None:
-    kept = [peer_pb.SnapshotFile(name=f"hours/{number}", size_bytes=1) for number in range(KEPT_FILES_MAX)]
-    request = peer_pb.FetchSnapshotRequest(**PEER, kept=kept, level=HIGHEST)
-    assert play.call("PeerService/FetchSnapshot", request.SerializeToString())
-
-
-@row("RecordService/FetchRecords", "RecordService/FetchIndex", "RecordService/FetchReady")
-def records_indices_and_units_of_a_peer(play: Play) -> None:
-    answer = play.schedule([play.name()], [TINY] * MOST, delay_ms=[3_600_000] * MOST)
-    hour, numbers = answer.hour[0], list(answer.global_index)[:ASKED_RECORDS_MAX]
-    records = peer_pb.FetchRecordsRequest(**PEER, hour=hour, global_index=numbers)
-    index = peer_pb.FetchIndexRequest(**PEER, hour=hour, count=2**64 - 1)
-    ready = peer_pb.FetchReadyRequest(**PEER, queue=0, count=BLOCK_UNITS)
-    assert play.call("RecordService/FetchRecords", records.SerializeToString())
-    assert play.call("RecordService/FetchIndex", index.SerializeToString())
-    assert play.call("RecordService/FetchReady", ready.SerializeToString())
+# -- all calls -----------------------------------------------------------------------------
 
 
 @row()
