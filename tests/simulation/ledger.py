@@ -69,6 +69,9 @@ class Ledger:
         """By group: what retention took before the group was made."""
         self.perhaps_due: dict[bytes, set[int]] = {}
         """Earliest due times that reschedules ask for whose outcome is not known."""
+        self.free_ms: dict[bytes, int] = {}
+        """From when on the idempotency keys may be free of labels that were asked for again: each may then be
+        the body of several messages, as the window promises no more."""
         self._rescheduled: set[bytes] = set()
         self._first_due: defaultdict[bytes, set[int]] = defaultdict(set)
         """Of messages as they were delivered for the first time."""
@@ -115,8 +118,9 @@ class Ledger:
         true_ms: int,
         given: Given,
         delay_ms: int = 0,
-    ) -> None:
-        """``due_ms``: of the message; ``delay_ms``: of the group."""
+    ) -> bytes:
+        """Return the label that it counts as. ``due_ms``: of the message; ``delay_ms``: of the group."""
+        label = self._counts_as(label, message, true_ms)
         self._is(label, message)
         demand(is_for(group, label), f"L5: {label!r} is delivered to {group}")
         had = max((one.attempt for one in self.given[group, label]), default=1)  # that one may come late
@@ -138,6 +142,15 @@ class Ledger:
         if earlier:
             self._check_repeated(group, label, earlier, given)
         earlier.append(given)
+        return label
+
+    def _counts_as(self, label: bytes, message: Id, true_ms: int) -> bytes:
+        """Return the label, or another where this may be a second message with it, of a key that was free."""
+        told = self.told.get(label)
+        if true_ms < self.free_ms.get(label, math.inf) or (told is not None and told.message == message):
+            return label
+        self.counts["of keys perhaps free"] += 1
+        return b"%d/%d of %s" % (*message, label)
 
     def ahead(self, until_ms: float) -> int:
         """Return how many messages were acknowledged, not cancelled, and are due later than that."""

@@ -132,12 +132,12 @@ class ModelConsumer:
             label = record.body
             if batch.topic.startswith(DEAD_LETTERS):  # a message of its own, perhaps one of several
                 label = b"%s at %d" % (label, batch.offset[n])
-            self._labels[batch.queue, batch.offset[n]] = batch.topic, label
             message = (batch.hour[n], batch.global_index[n])
             group = f"{batch.topic}/{self.group}"
             delay_ms = batch.delay_ms
             due_ms = batch.due_ms[n] - delay_ms
-            world.ledger.delivered(group, label, message, due_ms, world.true_ms(), given, delay_ms)
+            label = world.ledger.delivered(group, label, message, due_ms, world.true_ms(), given, delay_ms)
+            self._labels[batch.queue, batch.offset[n]] = batch.topic, label
             if given.attempt == 1:
                 world.changes.delivered(group, record, due_ms, message)
         self.unsettled.received(batch.queue, batch.offset)

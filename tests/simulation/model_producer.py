@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,8 +66,8 @@ class ModelProducer:
         self._sequence = 0
         self._asked_again = False  # the last request, more than once
         self._recent: list[bytes] = []
-        self._by_key: list[tuple[bytes, list[bytes], float]] = []
-        """Requests with idempotency keys, their messages' labels, and when they were answered."""
+        self._by_key: list[tuple[bytes, list[bytes], int]] = []
+        """Requests with idempotency keys, their messages' labels, and from when on the keys may be free."""
         self._keys = random.Random(f"idempotency {name} {self._rng.getstate()[1][0]}")
         self.repeated = 0
         self.without_room = 0
@@ -118,6 +119,7 @@ class ModelProducer:
     ) -> list[bytes]:
         """Return the messages' labels once it is acknowledged, none where there is no room for them.
 
+        None either where it is answered so late that it may have been scheduled twice.
         `key`: their ordering key; `by_key`: each has an idempotency key, which needs level 2.
         """
         self._sequence += 1
@@ -142,9 +144,12 @@ class ModelProducer:
             jitter_ms=np.full(len(labels), jitter_ms, dtype="<u4").tobytes() if jitter_ms else b"",
         )
         asked = request.SerializeToString()
-        raw = await (self._ask_twice(asked) if by_key else self._ask("schedule", asked))
+        free_ms = self._free_ms()
+        raw = await (self._ask_by_key(asked, labels, free_ms) if by_key else self._ask("schedule", asked))
         if isinstance(raw, Refusal):
             self.without_room += 1
+            return []
+        if raw is None:
             return []
         answer = log_pb.ScheduledColumns.FromString(raw)
         self.repeated += answer.repeated
@@ -170,14 +175,38 @@ class ModelProducer:
                 )
             self._world.ledger.acknowledged(label, Told(topic, (hour, index), due_ms))
         if by_key:
-            self._by_key.append((asked, labels, self._world.true_ms()))
+            self._by_key.append((asked, labels, free_ms))
         return labels
 
-    async def _ask_twice(self, asked: bytes) -> bytes | Refusal:
-        """Schedule by idempotency keys, now and then by two calls at one time; return the first's answer."""
-        calls = self._keys.choice((1, 1, 2))
-        answers = await asyncio.gather(*(self._ask("schedule", asked) for _ in range(calls)))
+    def _free_ms(self) -> int:
+        """Return from when on a key may be free that is asked for now.
+
+        Its message is released at the earliest now, by the clock of a leader. The judge of a later request is
+        another's, and half of the window is for leaders that the network, or a wrong clock, misleads.
+        """
+        return self._world.true_ms() + self._world.retention_ms // 2 - 2 * self._world.ledger.early_ms
+
+    async def _ask_by_key(
+        self, asked: bytes, labels: list[bytes], free_ms: int, *, again: bool = False
+    ) -> bytes | Refusal | None:
+        """Schedule by idempotency keys, now and then by two calls at one time; return the first's answer.
+
+        None: it was asked more than once (`again`: before), and answered when the keys may have been free.
+        Whatever holds of one message then holds of none of these.
+        """
+        calls, ledger = 1 if again else self._keys.choice((1, 1, 2)), self._world.ledger
+
+        def doubt() -> None:
+            ledger.free_ms.update(dict.fromkeys(labels, free_ms))
+
+        if again or calls > 1:
+            doubt()
+        answers = await asyncio.gather(*(self._ask("schedule", asked, doubt) for _ in range(calls)))
         self._asked_again |= calls > 1
+        if (again or self._asked_again) and self._world.true_ms() >= free_ms:
+            return None
+        for label in labels:
+            ledger.free_ms.pop(label, None)
         first, *others = sorted(answers, key=lambda answer: isinstance(answer, Refusal))
         for other in (other for other in others if isinstance(other, bytes)):
             demand(
@@ -187,12 +216,15 @@ class ModelProducer:
 
     async def schedule_again(self) -> None:
         """Schedule messages again by their idempotency keys, whatever became of them, within the window."""
-        since_ms = self._world.true_ms() - self._world.retention_ms // 2  # keys count for the whole of it
-        self._by_key = [one for one in self._by_key[-RECENT:] if one[2] > since_ms]
+        now_ms = self._world.true_ms()
+        self._by_key = [one for one in self._by_key[-RECENT:] if now_ms < one[2]]
         if not self._by_key:
             return
-        asked, labels, _ = self._keys.choice(self._by_key)
-        answer = await self._ask("schedule", asked)
+        chosen = asked, labels, free_ms = self._keys.choice(self._by_key)
+        answer = await self._ask_by_key(asked, labels, free_ms, again=True)
+        if answer is None:
+            self._by_key.remove(chosen)
+            return
         if isinstance(answer, Refusal):
             return
         ids = [self._world.ledger.told[label].message for label in labels]
@@ -259,7 +291,9 @@ class ModelProducer:
             elif outcome != pb.CHANGE_OUTCOME_NOT_FOUND or not self._world.forgets_soon:
                 raise Violation(f"{label!r} was acknowledged, and a reschedule is answered {outcome}")
 
-    async def _ask(self, call: str, raw: bytes) -> bytes | Refusal:
+    async def _ask(
+        self, call: str, raw: bytes, before_again: Callable[[], None] | None = None
+    ) -> bytes | Refusal:
         self._asked_again = False
         while True:
             answer = await self._once(call, raw)
@@ -271,6 +305,8 @@ class ModelProducer:
                 raise Violation(f"{self._name} is refused: {answer}")
             self._asked_again = True
             await asyncio.sleep(self._rng.uniform(0.005, 0.05))
+            if before_again is not None:
+                before_again()
 
     async def _once(self, call: str, raw: bytes) -> Answer | None:
         node = self._world.likely_leader(self._rng, self._name)
