@@ -83,9 +83,13 @@ def _absent(plan: PlannedFires, made: Container[tuple[str, int]]) -> list[Fire]:
 
 
 def _withdrawn(fires: Fires) -> set[str]:
-    """Return the ids of messages that were cancelled before they were due, and did not come."""
+    """Return the ids of messages of fires that were cancelled before they were due, and that did not come.
+
+    Such an entry of a history names the fire, and no message; the fire may come again as another message.
+    """
     came = {one.id for one in fires.messages}
-    return {one.id for one in fires.seen if one.outcome == WITHDRAWN} - came
+    gone = {(one.schedule, one.fire_ms) for one in fires.seen if one.outcome == WITHDRAWN}
+    return {one.id for one in fires.seen if one.id and (one.schedule, one.fire_ms) in gone} - came
 
 
 def _made(fires: Fires) -> dict[tuple[str, int], set[str]]:

@@ -28,8 +28,8 @@ def sound() -> Fires:
     fires.seen.append(FireSeen("t", "triggered", 1_700, "asked"))
     fires.messages.append(FireMessage("t", "asked", 1_700, 1_702))
     fires.messages.append(FireMessage("s", "s2000", 2_000, 2_600))  # repeated after a failover
-    fires.seen.append(FireSeen("s", "cancelled", 3_000, "withdrawn"))  # before a change
-    fires.seen.append(FireSeen("s", "fired", 3_000, "withdrawn"))  # as a look before had it
+    fires.seen.append(FireSeen("s", "fired", 3_000, "withdrawn"))
+    fires.seen.append(FireSeen("s", "cancelled", 3_000, ""))  # by a change, and it fired anew
     return fires
 
 
@@ -51,6 +51,13 @@ def test_a_message_that_was_withdrawn_and_came_all_the_same_is_one_of_two() -> N
     fires = sound()
     fires.messages.append(FireMessage("s", "withdrawn", 3_000, 3_002))
     assert checks.doubled(fires) == (Fire("s", 3_000, ("s3000", "withdrawn")),)
+
+
+def test_a_fire_that_was_withdrawn_and_did_not_come_again_is_left_out() -> None:
+    fires = sound()
+    fires.messages = [one for one in fires.messages if one.id != "s3000"]
+    fires.seen = [one for one in fires.seen if one.id != "s3000"]
+    assert checks.left_out(fires) == (Fire("s", 3_000),)
 
 
 @pytest.mark.parametrize("outcome", ["missed", "skipped", "queued"])
