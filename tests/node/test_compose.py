@@ -16,7 +16,9 @@ from tests.cluster.command_line import NAME, parsed_command
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = {
-    name: service for name, service in COMPOSE["services"].items() if service["image"] == "tarry"
+    name: service
+    for name, service in COMPOSE["services"].items()
+    if service["image"] == "tarry" and not service.get("profiles")
 }
 
 
@@ -90,6 +92,17 @@ def test_every_node_is_published_on_this_machine_only() -> None:
     published = [port for service in SERVICES.values() for port in service["ports"]]
     assert len(set(published)) == len(published)
     assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_the_gateway_serves_on_this_machine_only_and_asks_all_nodes() -> None:
+    gateway = COMPOSE["services"]["gateway"]
+    command = gateway["command"]
+    assert (gateway["image"], parsed_command(command), command[1]) == ("tarry", "gateway", "http")
+    port = command[command.index("--listen") + 1].rpartition(":")[2]
+    assert gateway["ports"] == [f"127.0.0.1:{port}:{port}"]
+    published = (SERVICES[name]["ports"][0] for name in SERVICES)
+    nodes = [f"{name}:{one.rpartition(':')[2]}" for name, one in zip(SERVICES, published, strict=True)]
+    assert command[command.index("--server") + 1] == ",".join(nodes)
 
 
 def test_the_proxy_is_of_the_version_that_is_built_elsewhere() -> None:

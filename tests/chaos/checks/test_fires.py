@@ -95,8 +95,8 @@ def test_a_fire_at_or_after_the_end_or_between_is_of_no_fire() -> None:
 
 def test_a_fire_whose_message_never_came_is_lost() -> None:
     fires = sound()
-    fires.messages = [one for one in fires.messages if one.id != "s3000"]
-    assert checks.lost(fires) == (FireSeen("s", "fired", 3_000, "s3000"),)
+    fires.messages = [one for one in fires.messages if one.id != "s4000"]
+    assert checks.lost(fires) == (FireSeen("s", "fired", 4_000, "s4000"),)
 
 
 def test_a_message_before_its_fire_is_early_though_it_says_that_it_was_due() -> None:
