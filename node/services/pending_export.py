@@ -2,7 +2,7 @@
 
     wait for index_min ─► checkpoint ─► head ─► messages, as they are read ─► end, with what was left out
 
-What is told is read in a thread from the files that the checkpoint names, a part once the one before has been
+What is told is read in a thread from the files that the checkpoint names, a part while the one before is
 taken. While an export is open no file is deleted, so it is closed where its operator takes too long, or the
 disk has too little room.
 """
@@ -10,7 +10,8 @@ disk has too little room.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -140,12 +141,13 @@ class ExportCalls:
         loop, settings = asyncio.get_running_loop(), self._settings
         ending = loop.call_later(settings.duration_ms_max / 1_000, hold.close)
         try:
-            async for response in self._responses(request):
-                stalling = loop.call_later(settings.stall_ms / 1_000, hold.close)
-                yield response
-                stalling.cancel()
-                if not hold.open:
-                    raise SnapshotFailed(TOO_SLOW)
+            async with aclosing(self._responses(request)) as responses:
+                async for response in responses:
+                    stalling = loop.call_later(settings.stall_ms / 1_000, hold.close)
+                    yield response
+                    stalling.cancel()
+                    if not hold.open:
+                        raise SnapshotFailed(TOO_SLOW)
         except KeyError as unknown:
             await abort(context, unknown_topic(str(unknown.args[0])))
         except (SnapshotFailed, WheelDamaged, OSError) as failed:
@@ -158,7 +160,7 @@ class ExportCalls:
             hold.close()
             self._opened.remove(hold)
 
-    async def _responses(self, request: pb.ExportPendingRequest) -> AsyncIterator[bytes]:
+    async def _responses(self, request: pb.ExportPendingRequest) -> AsyncGenerator[bytes]:
         """Yield the export, serialized. Raises KeyError, SnapshotFailed, WheelDamaged, OSError."""
         core, folder = self._core, self._core.machine.folder
         await caught_up(core.machine, request.index_min)
@@ -168,15 +170,19 @@ class ExportCalls:
             raise SnapshotFailed("is of a state that another has taken the place of")
         export = await in_thread(partial(Export, folder, written, request))
         yield self._head(export, now_ms)
-        end, parts, number = pb.PendingEnd(retries=export.retries), export.parts(), 0
-        while (part := await in_thread(lambda: next(parts, None))) is not None:
-            if number % DISK_LOOK_PARTS == 0 and (refusal := disk_refusal(core, "export")) is not None:
-                raise SnapshotFailed(f"ends: {refusal.text}")
-            number += 1
-            if not bool(part.sound.all()):
-                part = await self._mended(part, end)
-            end.messages += len(part.records)
-            yield await in_thread(partial(_columns, part, export))
+        end, number = pb.PendingEnd(retries=export.retries), 0
+        async with aclosing(_ahead(export)) as read:
+            async for part, octets in read:
+                if number % DISK_LOOK_PARTS == 0 and (refusal := disk_refusal(core, "export")) is not None:
+                    raise SnapshotFailed(f"ends: {refusal.text}")
+                number += 1
+                if octets is None:
+                    mended = await self._mended(part, end)
+                    end.messages += len(mended.records)
+                    yield await in_thread(partial(_columns, mended, export))
+                else:
+                    end.messages += len(part.records)
+                    yield octets
         whole = not request.due_from_ms and not request.due_to_ms
         if whole and end.messages + end.unreadable != export.pending:
             text = f"found {end.messages + end.unreadable} messages where {export.pending} are pending"
@@ -247,6 +253,29 @@ class ExportCalls:
             text = f"{most} exports are under way at this node (backup.exports_max): try another, or later"
             return Refusal(Reason.OVERLOADED, text, retry_ms=1_000)
         return disk_refusal(self._core, "export")
+
+
+async def _ahead(export: Export) -> AsyncGenerator[tuple[PendingPart, bytes | None]]:
+    """Yield the parts, each with its response where all of its records are sound; read ahead by one.
+
+    So the disk and whoever takes the parts do not wait for each other. Raises WheelDamaged, OSError.
+    """
+    parts = export.parts()
+
+    def made() -> tuple[PendingPart, bytes | None] | None:
+        part = next(parts, None)
+        if part is None:
+            return None
+        return part, _columns(part, export) if bool(part.sound.all()) else None
+
+    reading = asyncio.ensure_future(in_thread(made))
+    try:
+        while (found := await reading) is not None:
+            reading = asyncio.ensure_future(in_thread(made))
+            yield found
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
 
 
 def _columns(part: PendingPart, export: Export) -> bytes:

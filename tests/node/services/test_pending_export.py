@@ -167,6 +167,30 @@ async def test_one_that_takes_too_long_ends_however_steadily_it_is_taken(tmp_pat
             await all_of(parts)
 
 
+async def test_a_part_is_read_while_the_one_before_is_taken_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pending_export, "PART_BYTES", 10 * len(RECORD))
+    read: list[int] = []
+    columns = pending_export._columns
+
+    def noted(part: Any, of: Any) -> bytes:
+        read.append(len(part.records))
+        return columns(part, of)
+
+    monkeypatch.setattr(pending_export, "_columns", noted)
+    async with leader(tmp_path, Holds()) as lead:
+        await lead.schedule(50, np.full(50, lead.node.time.now_ms() + HOUR_MS))
+        parts = export(lead)
+        await anext(parts)
+        for taken in range(1, 5):
+            await anext(parts)
+            await until(lambda taken=taken: len(read) > taken)  # type: ignore[misc]
+            assert len(read) == taken + 1
+        _, end = [pb.ExportPendingResponse.FromString(part) async for part in parts]
+        assert (end.end.messages, read) == (50, [10] * 5)
+
+
 async def test_it_is_refused_where_the_disk_is_full(tmp_path: Path) -> None:
     disk = os.statvfs(tmp_path)
     least = Limits(disk_free_bytes_min=2 * disk.f_blocks * disk.f_frsize)
