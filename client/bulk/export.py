@@ -1,19 +1,21 @@
 """Export of pending messages to Parquet: one file, or a folder of files of a million rows.
 
-ExportPending ─► columns of a part ─► rows ─► row group ─► FILE.unfinished ─► FILE
-                 (protobuf, loop)    (thread)              renamed once the end is there
+ExportPending ─► columns of some parts ─► rows ─► row group ─► FILE.unfinished ─► FILE
+                 (protobuf, loop)         (one thread)          renamed once the end is there
 """
 
 from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +34,11 @@ FILE_ROWS_MAX: Final = 1_000_000
 GROUP_ROWS: Final = 131_072
 GROUP_BYTES: Final = 32 << 20
 """A row group is written once its rows have reached one of these."""
+PARTS_WAITING_MAX: Final = 6
+"""Parts that have come and are not written: so parts come on while a row group is written."""
 UNFINISHED: Final = ".unfinished"
+
+T = TypeVar("T")
 
 
 async def written(responses: AsyncGenerator[ExportedColumns], path: Path) -> AsyncGenerator[Exported]:
@@ -49,20 +55,28 @@ async def written(responses: AsyncGenerator[ExportedColumns], path: Path) -> Asy
             async for state in run.states(responses):
                 yield state
     finally:
-        await asyncio.to_thread(run.remove)
+        await run.end()
 
 
 class _Run:
-    """One export, until it is finished."""
+    """One export, until it is finished. All that it writes is written by one thread, in order."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._target: Target | None = None
+        self._writer = ThreadPoolExecutor(1, "tarry-export")
+        self._waiting: deque[asyncio.Future[int]] = deque()
 
-    def remove(self) -> None:
-        """Remove what has not been finished."""
+    def _written(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    async def end(self) -> None:
+        """Remove what has not been finished, behind the write that is under way."""
+        for waiting in self._waiting:
+            waiting.cancel()
         if self._target is not None:
-            self._target.remove()
+            await self._written(self._target.remove)
+        self._writer.shutdown(wait=False)
 
     async def states(self, responses: AsyncIterator[ExportedColumns]) -> AsyncIterator[Exported]:
         first = await anext(responses, None)
@@ -70,24 +84,22 @@ class _Run:
             raise OutcomeUnknown("UNAVAILABLE", "the export has no head: ask again")
         head = first.head
         state = Exported(str(self._path), head.cluster, head.node, head.index, head.now_ms, head.pending)
-        self._target = target = await asyncio.to_thread(Target, self._path, state)
+        self._target = target = await self._written(partial(Target, self._path, state))
         yield state
-        under_way: asyncio.Future[int] | None = None
         async for response in responses:
-            if under_way is not None:  # one part is written while the next one comes
-                state = replace(state, messages=state.messages + await under_way)
-                under_way = None
+            ended = response.HasField("end")
+            most = 0 if ended else PARTS_WAITING_MAX - 1
+            while self._waiting and (len(self._waiting) > most or self._waiting[0].done()):
+                state = replace(state, messages=state.messages + await self._waiting[0])
+                self._waiting.popleft()
                 yield state
-            if response.HasField("end"):
+            if ended:
                 if response.end.messages != state.messages:
                     break
-                await asyncio.to_thread(target.finish)
+                await self._written(target.finish)
                 yield _ended(state, response.end)
                 return
-            work = partial(target.add, Rows(response.messages, head))
-            under_way = asyncio.ensure_future(asyncio.to_thread(work))
-        if under_way is not None:
-            await under_way
+            self._waiting.append(self._written(partial(target.add, Rows(response.messages, head))))
         raise OutcomeUnknown("UNAVAILABLE", "the export ended before its end: ask again")
 
 
