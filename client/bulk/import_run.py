@@ -269,30 +269,41 @@ class Import:
             return _Answer(batch, [fault_rows([*batch.faults, *faults])], 0, len(batch.faults) + len(faults))
         if unsure:
             batch = batch._replace(messages=marked(batch.messages, [(UNSURE, "true")]))
-        taken: dict[int, pa.RecordBatch] = {}
-        while (request := await self._next(batch, taken)) is not None:
-            try:
-                taken[request.sequence] = _ids(batch, request, await self._send(request.octets))
-            except Refused as error:
-                faults = _faults(batch, request, error)
-                if not faults:
-                    raise
-                await asyncio.to_thread(self._progress.refuse, faults)
-            except OutcomeUnknown as error:
-                if error.reason != Reason.SEQUENCE_TOO_OLD:
-                    raise
-                await self._change(lost=True)
-                raise self._unsure_steps() from error
+        taken = await self._taken(batch)
         refused = self._progress.refused
         faults = [*batch.faults, *(refused[row] for row in batch.rows.tolist() if row in refused)]
         ids = [*taken.values(), fault_rows(faults)] if faults else list(taken.values())
         return _Answer(batch, ids, sum(map(len, taken.values())), len(faults))
 
-    async def _next(self, batch: Batch, taken: Mapping[int, object]) -> Request | None:
-        """Return a request of a batch that is not taken yet."""
-        refused = self._progress.refused.keys()
-        made = await asyncio.to_thread(requests, batch, self._told["producer"], refused)
-        return next((request for request in made if request.sequence not in taken), None)
+    async def _taken(self, batch: Batch) -> dict[int, pa.RecordBatch]:
+        """Send the requests of a batch, anew without the rows of each refusal; return ids by sequence."""
+        taken: dict[int, pa.RecordBatch] = {}
+        while True:
+            refused = self._progress.refused.keys()
+            for request in await asyncio.to_thread(requests, batch, self._told["producer"], refused):
+                if request.sequence in taken:
+                    continue
+                if (ids := await self._request(batch, request)) is None:
+                    break
+                taken[request.sequence] = ids
+            else:
+                return taken
+
+    async def _request(self, batch: Batch, request: Request) -> pa.RecordBatch | None:
+        """Send a request; return its ids, None where rows of it were refused, which is noted."""
+        try:
+            return _ids(batch, request, await self._send(request.octets))
+        except Refused as error:
+            faults = _faults(batch, request, error)
+            if not faults:
+                raise
+            await asyncio.to_thread(self._progress.refuse, faults)
+            return None
+        except OutcomeUnknown as error:
+            if error.reason != Reason.SEQUENCE_TOO_OLD:
+                raise
+            await self._change(lost=True)
+            raise self._unsure_steps() from error
 
     async def _note(self, answered: list[_Answer]) -> None:
         last = answered[-1].batch

@@ -100,6 +100,23 @@ async def test_killed_at_any_point_it_goes_on_and_doubles_nothing(
         assert await target.bodies(topic) == expected(rows), f"killed at {at}, then at {again}"
 
 
+async def test_a_batch_is_serialized_once_where_no_row_of_it_is_refused(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    requests = import_run.requests
+
+    def counted(batch: Any, *more: Any) -> Any:
+        made.append(batch.number)
+        return requests(batch, *more)
+
+    monkeypatch.setattr(import_run, "requests", counted)
+    due_ms = target.lead.node.time.now_ms() + HOUR_MS
+    rows = [{"due": due_ms, "body": b"x", "idempotency_key": str(row) if row % 2 else ""} for row in range(12)]
+    await imported(target, source_file(tmp_path / "jobs.parquet", rows), tmp_path / "progress", "t")
+    assert sorted(made) == [0, 1, 2, 3]
+
+
 async def test_rows_that_are_overdue_are_scheduled_at_once_or_skipped(target: Target, tmp_path: Path) -> None:
     now_ms = target.lead.node.time.now_ms()
     rows = [{"due": now_ms + (HOUR_MS if row % 2 else -HOUR_MS), "body": b"%d" % row} for row in range(20)]
