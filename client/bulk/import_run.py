@@ -22,11 +22,12 @@ import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from tarry.client.bulk.batches import Batch, Request, batches, requests
 from tarry.client.bulk.files import FileSource
@@ -53,6 +54,7 @@ Send = Callable[[bytes], Awaitable[ScheduledColumns]]
 Cancel = Callable[[str], Awaitable[object]]
 """Cancels a message by its id."""
 
+Flags: TypeAlias = NDArray[np.bool_]
 _Metric = Callable[[pa.RecordBatch], pa.Array]
 _MEASURED: Final[Mapping[str, tuple[_Metric, ...]]] = {
     Reason.RECORD_TOO_LARGE: (
@@ -330,18 +332,45 @@ def _producer() -> dict[str, Any]:
 
 
 def _faults(batch: Batch, request: Request, error: Refused) -> list[Fault]:
-    """Return the rows that a refusal is about; none where it is about something else."""
+    """Return the rows that a refusal is about, and those that the same bound refuses; none: about no row."""
     rows = batch.rows[request.places]
+    messages = batch.messages.take(pa.array(request.places))
     position = error.facts.get("position", "")
     if position.isdecimal() and int(position) < len(rows):
-        return [Fault(int(rows[int(position)]), error.reason, error.text)]
-    number = re.search(r"\d+", error.text)
-    messages = batch.messages.take(pa.array(request.places))
-    for metric in _MEASURED.get(error.reason, ()) if number else ():
-        worst = pc.equal(metric(messages), int(number[0])).to_numpy(zero_copy_only=False)  # type: ignore[index]
-        if worst.any():
-            return [Fault(row, error.reason, error.text) for row in rows[worst].tolist()]
-    return []
+        at = int(position)
+        wrong = _alike(messages, at, error.reason)
+    else:
+        wrong = _beyond(messages, error)
+        if not wrong.any():
+            return []
+        at = int(wrong.argmax())
+    first = int(rows[at])
+    others = rows[wrong & (rows != first)].tolist()
+    told = [Fault(row, error.reason, f"as row {first}: {error.text}") for row in others]
+    return [Fault(first, error.reason, error.text), *told]
+
+
+def _alike(messages: pa.RecordBatch, at: int, reason: str) -> Flags:
+    """Flag the message at a position, and others that are refused as it is: each would cost a request."""
+    wrong = np.arange(len(messages)) == at
+    if reason == Reason.DUE_TOO_FAR:
+        due_ms = messages.column("due_ms").to_numpy()
+        wrong |= due_ms >= due_ms[at]
+    elif reason == Reason.RECORD_TOO_LARGE:  # for its topic
+        sizes = pc.binary_length(messages.column("body")).to_numpy()
+        topic = pc.equal(messages.column("topic"), messages.column("topic")[at])
+        wrong |= topic.to_numpy(zero_copy_only=False) & (sizes >= sizes[at])
+    return wrong
+
+
+def _beyond(messages: pa.RecordBatch, error: Refused) -> Flags:
+    """Flag the messages beyond the bound of a refusal that tells the greatest value, and mostly the bound."""
+    numbers = list(map(int, re.findall(r"\d{1,18}", error.text)))[:2]
+    for metric in _MEASURED.get(error.reason, ()) if numbers else ():
+        values = metric(messages).to_numpy(zero_copy_only=False)
+        if numbers[0] in values:
+            return values > min(numbers[-1], numbers[0] - 1)  # type: ignore[no-any-return]
+    return np.zeros(len(messages), np.bool_)
 
 
 def _ids(batch: Batch, request: Request, answer: ScheduledColumns) -> pa.RecordBatch:

@@ -78,8 +78,9 @@ def chunk_of(batch: pa.RecordBatch, first: int, columns: Columns, overdue_before
     letters = pc.fill_null(pc.starts_with(topic, DEAD_LETTERS), False)
     fault(_rows_without(pc.invert(letters)), Reason.TOPIC_INVALID, "it is a topic of dead letters")
     due_ms = due_column(_needed(taken["due"], batch, "due"), columns.due_unit)
-    told = pc.fill_null(pc.less_equal(due_ms, DUE_MS_MAX), False)
-    fault(_rows_without(told), Reason.DUE_INVALID, "the due time is missing, or none that can be read")
+    told = pc.fill_null(pc.and_(pc.greater_equal(due_ms, 0), pc.less_equal(due_ms, DUE_MS_MAX)), False)
+    text = "the due time is missing, none that can be read, or not of the years 1970 to 9999"
+    fault(_rows_without(told), Reason.DUE_INVALID, text)
     body, readable = _bodies(_needed(taken["body"], batch, "body"), columns.body)
     fault(_rows_without(readable), Reason.RECORD_INVALID, f"the body is no {columns.body}")
     kept = np.ones(count, np.bool_)

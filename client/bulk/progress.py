@@ -18,7 +18,7 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -80,8 +80,10 @@ class Progress:
         self.done = [self._step(path) for path in sorted((folder / "ids").glob("step-*.parquet"))]
         if [step.number for step in self.done] != list(range(len(self.done))):
             raise ProgressDiffers(f"{folder}/ids lacks a step: begin anew with another folder")
-        self.refused = {fault.row: fault for fault in _faults(folder / "refused.jsonl")}
-        """By the cluster, by the row."""
+        begin = self.done[-1].end if self.done else 0
+        noted = _faults(folder / "refused.jsonl")
+        self.refused = {fault.row: fault for fault in noted if fault.row >= begin}
+        """By the cluster, by the row, of steps that are not done."""
 
     @property
     def copy(self) -> Path:
@@ -132,6 +134,9 @@ class Progress:
         side.rename(folder / step.name)
         _sync(folder)
         self.done.append(step)
+        for row in list(self.refused):  # at once: other threads add some meanwhile
+            if row < step.end:
+                del self.refused[row]
         (self.folder / f"begun-{step.number:08}").unlink(missing_ok=True)
 
     def refuse(self, faults: Iterable[Fault]) -> None:
@@ -208,16 +213,18 @@ def counted(folder: Path) -> Counts:
     return Counts(taken, len(rows) - taken, int(pc.count_distinct(fresh).as_py()), repeated)
 
 
-def _faults(path: Path) -> list[Fault]:
-    """Return the noted faults; a last line that was cut off is of a row that was not sent again yet."""
+def _faults(path: Path) -> Iterator[Fault]:
+    """Yield the noted faults; a last line that was cut off is of a row that was not sent again yet."""
+    whole = 0
     try:
-        lines = path.read_bytes().splitlines(keepends=True)
+        with path.open("rb") as lines:
+            for line in lines:
+                if line.endswith(b"\n"):
+                    whole += len(line)
+                    yield Fault(**json.loads(line))
     except FileNotFoundError:
-        return []
-    found = [Fault(**json.loads(line)) for line in lines if line.endswith(b"\n")]
-    if lines and not lines[-1].endswith(b"\n"):
-        os.truncate(path, sum(map(len, lines[:-1])))
-    return found
+        return
+    os.truncate(path, whole)
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:

@@ -117,6 +117,28 @@ async def test_a_batch_is_serialized_once_where_no_row_of_it_is_refused(
     assert sorted(made) == [0, 1, 2, 3]
 
 
+async def test_rows_that_the_same_bound_refuses_cost_no_request_each(target: Target, tmp_path: Path) -> None:
+    now_ms = target.lead.node.time.now_ms()
+    far_ms = now_ms + Limits().due_horizon_ms + HOUR_MS
+    rows = [{"due": now_ms + HOUR_MS, "body": b"x" * (100 + row % 2 * row)} for row in range(40)]
+    rows += [{"due": far_ms + row, "body": b"y"} for row in range(40)]
+    rows.append({"due": now_ms + HOUR_MS, "body": b"z"})
+    path, folder = source_file(tmp_path / "jobs.parquet", rows), tmp_path / "progress"
+    killer = Killer()
+    *_, last = await imported(target, path, folder, "t", killer, batch_rows=100)
+    assert (last.taken, last.refused) == (21, 60)
+    assert await target.bodies("t") == Counter({b"x" * 100: 20, b"z": 1})
+    refused = {row["row"]: str(row["refused"]).split(":")[0] for row in id_map(folder) if row["refused"]}
+    assert refused == {
+        **dict.fromkeys(range(1, 40, 2), "RECORD_TOO_LARGE"),
+        **dict.fromkeys(range(40, 80), "DUE_TOO_FAR"),
+    }
+    assert killer.points < 20
+    progress = Progress(folder)
+    assert not progress.refused  # no memory of what is done
+    progress.close()
+
+
 async def test_rows_that_are_overdue_are_scheduled_at_once_or_skipped(target: Target, tmp_path: Path) -> None:
     now_ms = target.lead.node.time.now_ms()
     rows = [{"due": now_ms + (HOUR_MS if row % 2 else -HOUR_MS), "body": b"%d" % row} for row in range(20)]
