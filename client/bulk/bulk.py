@@ -134,8 +134,8 @@ class Bulk:
             unsure: what becomes of rows that may have been scheduled, where the cluster has forgotten the
                 import: nothing, the call raises UnsureSteps; they are sent, marked; or skipped.
 
-        Raises InvalidSource, ProgressDiffers, UnsureSteps, CountDiffers, OSError; TarryError where the
-        cluster does not take it.
+        Raises InvalidSource, ProgressDiffers, ClusterDiffers, UnsureSteps, CountDiffers, OSError; TarryError
+        where the cluster does not take it.
         """
         _require("parquet")
         from tarry.client.bulk.import_run import Import

@@ -11,17 +11,20 @@ Sequence 1 is a probe: a message for years ahead, cancelled at once. Sent again 
 answered with the id that it had, or as too old, as long as the cluster knows the producer, which it does for
 at least ``producer_silent_ms``, and mostly for years. A cluster that has forgotten it would take a repeated
 batch anew; then steps that were begun and not done are told of, and the caller says what becomes of them.
+Another cluster does not know it either, and has nothing of the steps that are done.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 import time
 import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -47,7 +50,8 @@ BATCH_ROWS: Final = 2_000
 BATCH_BYTES: Final = 1 << 20
 PROBE_SEQUENCE: Final = 1
 PROBE_AHEAD_MS: Final = (50 * 31_536_000_000, 30 * 86_400_000, 3_600_000)
-"""How far ahead the probe is due; the first that the cluster's horizon allows."""
+"""How far ahead the probe is due at most; the first that the cluster's horizon allows. Half of it is drawn by
+lot, so that hardly ever another cluster gives its first message of that hour the same id."""
 
 Send = Callable[[bytes], Awaitable[ScheduledColumns]]
 """Sends a ScheduleBatchRequest, and repeats it until it is answered. Raises TarryError."""
@@ -83,9 +87,21 @@ class UnsureSteps(Exception):
     def __init__(self, steps: int, begin: int) -> None:
         rows = steps * STEP_BATCHES
         super().__init__(
-            f"the cluster has forgotten this import, and {steps} steps were begun and not done: "
-            f"the rows of at most {rows} batches from row {begin} on may be scheduled. Look for them; then "
+            f"the cluster does not know this import: it has forgotten it, or is another one, for which to give "
+            f"another folder with --progress. {steps} steps were begun and not done: the rows of at most {rows} batches from row {begin} on may be scheduled. Look for them; then "
             f"give --unsure skip to leave them out, or --unsure send to send them with the property {UNSURE}"
+        )
+
+
+class ClusterDiffers(Exception):
+    """The cluster does not know an import of which a part or all is done: mostly it is another one."""
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        super().__init__(
+            f"{folder} is of an import of which {rows} rows are done, and this cluster does not know it. To "
+            f"import into another cluster give another folder with --progress; if it is the same one, and has "
+            f"forgotten the import or was restored from before it, look for these rows, then give --unsure send "
+            f"or --unsure skip to go on behind them"
         )
 
 
@@ -121,13 +137,13 @@ class Import:
     async def steps(self) -> AsyncGenerator[Imported]:
         """Import, and yield how far it is after each step.
 
-        Raises TarryError where the cluster does not take it, InvalidSource, ProgressDiffers, UnsureSteps,
-        OSError; a
-        later import with the same folder goes on.
+        Raises TarryError where the cluster does not take it, InvalidSource, ProgressDiffers, ClusterDiffers,
+        UnsureSteps, OSError; a later import with the same folder goes on.
         """
         total = await asyncio.to_thread(self._begin)
-        if self._progress.result is None and self._told["probe_topic"] is not None:
+        if self._told["probe_topic"] is not None:
             await self._probe()
+        if self._progress.result is None and self._told["probe_topic"] is not None:
             yield self._state(total)
             async for _ in self._run():
                 yield self._state(total)
@@ -180,11 +196,13 @@ class Import:
         """See that the cluster knows the producer, or was sent nothing that it may have forgotten."""
         found, unsure = await self._probed(), self._progress.unsure
         known = found in ("", self._told["probe"]) and not self._told["lost"]
-        if known:
+        if known or found == self._told["probe"]:  # lost was noted at another cluster
             return
         if unsure and self._unsure == "stop":
             await self._change(lost=True)  # from now on the probe is known again
             raise self._unsure_steps()
+        if (done := self._progress.done) and self._unsure == "stop":
+            raise ClusterDiffers(self._progress.folder, done[-1].end)
         if unsure:
             choice = {"unsure_until": unsure[-1] + 1, "unsure": self._unsure}
             await self._change(**{**_producer(), **choice})
@@ -206,7 +224,7 @@ class Import:
                 producer=self._told["producer"],
                 sequence=PROBE_SEQUENCE,
                 topics=[self._told["probe_topic"]],
-                due_ms=np.array([_now_ms() + ahead_ms], "<i8").tobytes(),
+                due_ms=np.array([_now_ms() + ahead_ms - random.randrange(ahead_ms // 2)], "<i8").tobytes(),
                 records=body_records([b"a probe of an import, cancelled at once"]),
             )
             try:

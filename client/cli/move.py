@@ -177,10 +177,10 @@ async def import_(
 
 def _faults() -> tuple[type[Exception], ...]:
     """Return what ends an import; they are made where pyarrow is loaded."""
-    from tarry.client.bulk.import_run import CountDiffers, UnsureSteps
+    from tarry.client.bulk.import_run import ClusterDiffers, CountDiffers, UnsureSteps
     from tarry.client.bulk.progress import ProgressDiffers
 
-    return InvalidSource, CountDiffers, UnsureSteps, ProgressDiffers
+    return InvalidSource, CountDiffers, ClusterDiffers, UnsureSteps, ProgressDiffers
 
 
 def _source(given: str, key: str, hash_: str, prefix: str, table: str, where: str, query: str) -> Source:

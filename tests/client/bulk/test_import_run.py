@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tarry.client.bulk import import_run
-from tarry.client.bulk.import_run import CountDiffers, UnsureSteps
+from tarry.client.bulk.import_run import ClusterDiffers, CountDiffers, UnsureSteps
 from tarry.client.bulk.mapping import UNSURE
 from tarry.client.bulk.progress import STEP_BATCHES, Progress, ProgressDiffers
 from tarry.client.errors import OutcomeUnknown, Refused
@@ -20,7 +20,16 @@ from tarry.node.config import Limits
 from tarry.proto.tarry_log_pb2 import RaiseLevelCommand, ScheduleColumns
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.producer_answers import Producers
-from tests.client.bulk.importing import BATCH_ROWS, HOUR_MS, Killed, Killer, Target, imported, source_file
+from tests.client.bulk.importing import (
+    BATCH_ROWS,
+    HOUR_MS,
+    Killed,
+    KilledProgress,
+    Killer,
+    Target,
+    imported,
+    source_file,
+)
 from tests.node.lone_leader import leader
 
 ROWS = 2 * STEP_BATCHES * BATCH_ROWS + 5
@@ -154,9 +163,46 @@ async def test_rows_that_are_overdue_are_scheduled_at_once_or_skipped(target: Ta
 async def test_a_finished_import_is_not_repeated(target: Target, tmp_path: Path) -> None:
     path = source_file(tmp_path / "jobs.parquet", rows_of(target))
     *_, first = await imported(target, path, tmp_path / "progress", "t")
-    sent = target.sent
+    sent, bodies = target.sent, await target.bodies("t")
     assert await imported(target, path, tmp_path / "progress", "t") == [first]
-    assert target.sent == sent
+    assert (target.sent, await target.bodies("t")) == (sent + 1, bodies)  # the probe
+
+
+@pytest.mark.parametrize("state", ["finished", "step done", "step begun"])
+async def test_another_cluster_is_not_taken_for_the_one_that_has_what_is_done(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    path, folder = source_file(tmp_path / "jobs.parquet", rows_of(target)), tmp_path / "progress"
+    if state == "finished":
+        await imported(target, path, folder, "t")
+    else:
+        if state == "step done":
+            monkeypatch.setattr(import_run, "IN_FLIGHT_MAX", 1)
+        await stopped_behind_the_first_step(target, path, folder)
+    before = await target.bodies("t")
+    async with leader(tmp_path / "other", Holds(), limits=Limits(tags_max=2, body_bytes_max=100)) as lead:
+        await lead.propose(RaiseLevelCommand(level=2, now_ms=lead.node.time.now_ms()))
+        other = Target(lead)
+        kind = UnsureSteps if state == "step begun" else ClusterDiffers
+        for _ in range(2):
+            with pytest.raises(kind, match="give another folder with --progress"):
+                await imported(other, path, folder, "t")
+        assert not await other.bodies("t")
+    *_, last = await imported(target, path, folder, "t")  # the first one knows it
+    assert last.done and before and await target.bodies("t") == expected(rows_of(target))
+
+
+async def stopped_behind_the_first_step(target: Target, path: Path, folder: Path) -> None:
+    end_step = KilledProgress.end_step
+
+    def killed(self: KilledProgress, *arguments: Any) -> None:
+        end_step(self, *arguments)
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KilledProgress, "end_step", killed)
+        with pytest.raises(Killed):
+            await imported(target, path, folder, "t")
 
 
 async def test_a_source_without_a_message_is_accounted_for(target: Target, tmp_path: Path) -> None:
