@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,7 @@ DUE_MS_MAX: Final = 253_402_300_799_999
 """The last of the year 9999, the latest that a cluster stores."""
 SECONDS_BELOW: Final = 100_000_000_000
 """Of ``auto``: a number below is one of seconds (until the year 5138), from there on of ms (from 1973)."""
+DAY_S: Final = 86_400
 IMPORTED_FROM: Final = "imported_from"
 IMPORTED_ID: Final = "imported_id"
 UNSURE: Final = "imported_unsure"
@@ -83,6 +85,8 @@ def chunk_of(batch: pa.RecordBatch, first: int, columns: Columns, overdue_before
     fault(_rows_without(told), Reason.DUE_INVALID, text)
     body, readable = _bodies(_needed(taken["body"], batch, "body"), columns.body)
     fault(_rows_without(readable), Reason.RECORD_INVALID, f"the body is no {columns.body}")
+    properties, readable = _properties(taken["properties"], count)
+    fault(_rows_without(readable), Reason.RECORD_INVALID, "the properties are no JSON object")
     kept = np.ones(count, np.bool_)
     kept[list(faults)] = False
     skipped = np.zeros(count, np.bool_)
@@ -96,7 +100,7 @@ def chunk_of(batch: pa.RecordBatch, first: int, columns: Columns, overdue_before
         body,
         _lists(taken["tags"], count),
         _lists(taken["keys"], count),
-        _properties(taken["properties"], count),
+        properties,
         *(_texts(taken[name], count) for name in _TEXT),
     ]
     rows = np.flatnonzero(kept & ~skipped)
@@ -134,9 +138,13 @@ def due_column(values: pa.Array, unit: str) -> pa.Int64Array:
     """Return due times in ms since the epoch; null where there is none, or none that can be read."""
     kind = values.type
     if pa.types.is_timestamp(kind):
+        if kind.unit == "s":  # as ms it may be beyond 64 bits
+            return _numbers(values.cast(pa.int64()), "s")
         return values.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64())
-    if pa.types.is_date(kind):
-        return values.cast(pa.timestamp("ms")).cast(pa.int64())
+    if pa.types.is_date32(kind):
+        return _numbers(pc.multiply(values.cast(pa.int32()).cast(pa.int64()), DAY_S), "s")
+    if pa.types.is_date64(kind):
+        return values.cast(pa.int64())
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _numbers(values, unit)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -160,7 +168,7 @@ def _numbers(values: pa.Array, unit: str) -> pa.Int64Array:
 def _read_times(values: pa.StringArray, unit: str) -> pa.Int64Array:
     """Read texts: all as numbers where all are, else each by itself."""
     values = pc.utf8_trim_whitespace(values)
-    numeric = pc.match_substring_regex(values, r"^-?\d+(\.\d+)?$")
+    numeric = pc.match_substring_regex(values, r"^-?\d{1,18}(\.\d{1,18})?$")
     if bool(pc.all(pc.fill_null(numeric, True)).as_py()):
         return _numbers(values.cast(pa.float64()), unit)
     return pa.array([_time_ms(text, unit) for text in values.to_pylist()], pa.int64())
@@ -169,7 +177,7 @@ def _read_times(values: pa.StringArray, unit: str) -> pa.Int64Array:
 def _time_ms(text: str | None, unit: str) -> int | None:
     if text is None:
         return None
-    if re.fullmatch(r"-?\d{1,18}(\.\d+)?", text):
+    if re.fullmatch(r"-?\d{1,18}(\.\d{1,18})?", text):
         value: int | None = _numbers(pa.array([float(text)]), unit)[0].as_py()
         return value
     try:
@@ -187,7 +195,10 @@ def _column(batch: pa.RecordBatch, target: str, columns: Columns) -> pa.Array | 
         name = next((one for one in own if one in batch.schema.names), None)
     elif name not in batch.schema.names:
         raise InvalidSource(f"there is no column {name!r} for {target}: {_there(batch)}")
-    return None if name is None else batch.column(batch.schema.names.index(name))
+    if name is None:
+        return None
+    column = batch.column(batch.schema.names.index(name))
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _needed(column: pa.Array | None, batch: pa.RecordBatch, target: str) -> pa.Array:
@@ -216,24 +227,69 @@ def _texts(column: pa.Array | None, count: int) -> pa.StringArray:
 
 
 def _lists(column: pa.Array | None, count: int) -> pa.ListArray:
-    """Return lists of texts; one text is divided at its commas."""
+    """Return lists of texts, without nulls; one text is divided at its commas."""
     if column is None or pa.types.is_null(column.type):
         return _empty(COLUMNS.field("tags").type, count)
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-        filled = pc.fill_null(column, pa.scalar([], column.type))
-        return filled.cast(pa.list_(pa.string()))
+        texts = pc.list_flatten(column).cast(pa.string())
+        row = pc.list_parent_indices(column)
+        if texts.null_count:  # they name nothing
+            there = pc.is_valid(texts)
+            texts, row = texts.filter(there), row.filter(there)
+        return pa.ListArray.from_arrays(_offsets(row, count), texts)
     texts = pc.fill_null(column.cast(pa.string()), "")
     divided = pc.split_pattern(texts, ",").to_pylist()
     return pa.array([[one for one in row if one] for row in divided], pa.list_(pa.string()))
 
 
-def _properties(column: pa.Array | None, count: int) -> pa.MapArray:
+def _properties(column: pa.Array | None, count: int) -> tuple[pa.MapArray, pa.BooleanArray]:
+    """Return maps of texts, and which could be read: a map, a struct, or a text with a JSON object.
+
+    A missing one is empty, and so is a missing value; what is no text is told as JSON. Raises InvalidSource.
+    """
     kind = COLUMNS.field("properties").type
-    if column is None or not pa.types.is_map(column.type):
-        return _empty(kind, count)
-    if column.null_count:
-        return pa.array([row or [] for row in column.to_pylist()], kind)
-    return column.cast(kind)
+    if column is None or pa.types.is_null(column.type):
+        return _empty(kind, count), _all(count)
+    if pa.types.is_map(column.type):
+        if column.null_count:
+            column = pa.array([row or [] for row in column.to_pylist()], column.type)
+        names, values = (half.cast(pa.string()) for half in (column.keys, column.items))
+        return pa.MapArray.from_arrays(column.offsets, names, pc.fill_null(values, "")), _all(count)
+    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    if not (is_text or pa.types.is_struct(column.type)):
+        text = f"the column of properties is of type {column.type}: give a map, a struct or JSON objects"
+        raise InvalidSource(text)
+    read = [_object(value) for value in column.to_pylist()]
+    readable = pa.array([row is not None for row in read], pa.bool_())
+    return pa.array([row or [] for row in read], kind), readable
+
+
+def _object(value: Any) -> list[tuple[str, str]] | None:
+    try:
+        found = json.loads(value) if isinstance(value, str) and value else value or {}
+        if not isinstance(found, dict):
+            return None
+        texts = [(name, _property(each)) for name, each in found.items()]
+        json.dumps(texts, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    except (ValueError, RecursionError):
+        return None
+    return texts
+
+
+def _property(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _all(count: int) -> pa.BooleanArray:
+    return pa.array([True]).take(pa.array(np.zeros(count, np.int64)))
+
+
+def _offsets(row: pa.Array, count: int) -> pa.Int32Array:
+    """Return where the values of each of so many rows begin; ``row``: each value's, ascending."""
+    counts = np.bincount(row.to_numpy(zero_copy_only=False), minlength=count)
+    return pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
 
 
 def _empty(kind: pa.DataType, count: int) -> pa.Array:
@@ -242,14 +298,14 @@ def _empty(kind: pa.DataType, count: int) -> pa.Array:
 
 def _bodies(column: pa.Array, encoding: str) -> tuple[pa.BinaryArray, pa.BooleanArray]:
     """Return bodies, and which of them could be read; a missing one is empty."""
-    is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-    if pa.types.is_null(column.type):
-        column = column.cast(pa.binary())
-    elif not is_text and not pa.types.is_binary(column.type) and not pa.types.is_large_binary(column.type):
+    kind = column.type
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    binaries = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_null)
+    if not is_text and not any(check(kind) for check in binaries):
         column = column.cast(pa.string())
     column = pc.fill_null(column.cast(pa.binary()), b"")
-    if encoding == "text" or not is_text:
-        return column, pa.array([True]).take(pa.array(np.zeros(len(column), np.int64)))
+    if encoding == "text":
+        return column, _all(len(column))
     decode = _DECODERS[encoding]
     texts = column.to_pylist()
     try:

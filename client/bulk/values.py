@@ -39,7 +39,7 @@ class Columns:
     due_unit: str = "auto"
     """Of numbers: ``ms``, ``s`` or ``auto``. Texts may also be ISO 8601, in UTC where they name no offset."""
     body: str = "text"
-    """Of texts: ``text``, ``base64`` or ``hex``."""
+    """``text`` as they are, octets too; ``base64`` or ``hex``."""
     mark: str = ""
     """Name of the source; each message then gets the properties imported_from and imported_id."""
 

@@ -99,7 +99,7 @@ async def import_(
         str, typer.Option(help="Of due times that are numbers: ms, s, or auto: s below 100,000,000,000.")
     ] = "auto",
     body: Annotated[
-        str, typer.Option(help="How bodies that are texts are written: text, base64 or hex.")
+        str, typer.Option(help="How bodies are written: text (as they are), base64 or hex.")
     ] = "text",
     mark: Annotated[
         str, typer.Option(metavar="NAME", help="Set the properties imported_from=NAME and imported_id.")

@@ -1,4 +1,4 @@
-"""Parts of an export come while others are written, few at once, and are written in their order or not at all."""
+"""Parts of an export come while others are written, few at once, and are written in order or not at all."""
 
 from __future__ import annotations
 

@@ -121,7 +121,8 @@ async def test_a_batch_is_serialized_once_where_no_row_of_it_is_refused(
 
     monkeypatch.setattr(import_run, "requests", counted)
     due_ms = target.lead.node.time.now_ms() + HOUR_MS
-    rows = [{"due": due_ms, "body": b"x", "idempotency_key": str(row) if row % 2 else ""} for row in range(12)]
+    keys = [str(row) if row % 2 else "" for row in range(12)]
+    rows = [{"due": due_ms, "body": b"x", "idempotency_key": key} for key in keys]
     await imported(target, source_file(tmp_path / "jobs.parquet", rows), tmp_path / "progress", "t")
     assert sorted(made) == [0, 1, 2, 3]
 

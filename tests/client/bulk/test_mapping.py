@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,11 @@ def one(columns: Columns = PLAIN, overdue_before_ms: int | None = None, **data: 
         (pa.array([float("nan")]), "auto", None),
         (pa.array([1e300]), "ms", None),
         (pa.array([None]), "auto", None),
+        (pa.array([2**60], pa.timestamp("s")), "auto", None),
+        (pa.array([1_800_000_000], pa.timestamp("s", "UTC")), "auto", 1_800_000_000_000),
+        (pa.array([date(2027, 1, 15)]), "auto", 1_799_971_200_000),
+        (pa.array([2**31 - 1], pa.int32()).cast(pa.date32()), "auto", None),
+        (pa.array(["9" * 400]), "auto", None),
     ],
 )
 def test_due_times_are_read_in_any_of_these_forms(values: pa.Array, unit: str, due_ms: int | None) -> None:
@@ -108,6 +113,46 @@ def test_marks_come_to_the_properties_that_are_there() -> None:
     part = marked(chunk.messages.slice(1, 2), [("twice", "yes")])
     assert [dict(row)["twice"] for row in part.column("properties").to_pylist()] == ["yes"] * 2
     assert len(part.column("properties")[1]) == 4
+
+
+def test_what_is_missing_in_a_list_or_a_map_is_left_out_or_empty() -> None:
+    kind = pa.map_(pa.string(), pa.string())
+    data = {
+        "due": [DUE_MS] * 4,
+        "body": ["x"] * 4,
+        "tags": pa.array([[None, "a"], None, [None], ["b", None, "c"]], pa.list_(pa.string())),
+        "properties": pa.array([[("p", None)], None, [("q", "1"), ("r", None)], []], kind),
+    }
+    for begin in (0, 1):
+        batch = pa.RecordBatch.from_pydict(data).slice(begin)
+        rows = chunk_of(batch, begin, PLAIN, None).messages.to_pylist()
+        assert [row["tags"] for row in rows] == [["a"], [], [], ["b", "c"]][begin:]
+        found = [dict(row["properties"]) for row in rows]
+        assert found == [{"p": ""}, {}, {"q": "1", "r": ""}, {}][begin:]
+
+
+def test_properties_may_be_json_objects_or_structs_and_are_never_dropped() -> None:
+    texts = ['{"a": "1", "b": {"c": [2]}}', None, "", "[1]", "{", '{"a": "\\ud800"}']
+    chunk = one(due=[DUE_MS] * 6, body=["x"] * 6, properties=texts)
+    assert [dict(row["properties"]) for row in chunk.messages.to_pylist()] == [
+        {"a": "1", "b": '{"c": [2]}'}, {}, {}
+    ]  # fmt: skip
+    assert [(fault.row, fault.reason) for fault in chunk.faults] == [
+        (row, "RECORD_INVALID") for row in (13, 14, 15)
+    ]
+    chunk = one(due=[DUE_MS], body=["x"], properties=[{"a": "1", "b": 2}])
+    assert dict(chunk.messages.to_pylist()[0]["properties"]) == {"a": "1", "b": "2"}
+    with pytest.raises(InvalidSource, match="of properties is of type int64"):
+        one(due=[DUE_MS], body=["x"], properties=[1])
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_binary()])
+def test_bodies_are_decoded_of_whatever_type_their_column_is(kind: pa.DataType) -> None:
+    bodies = pa.array([b"eA==", b"?"], pa.binary()).cast(kind)
+    for column in (bodies, bodies.dictionary_encode()):
+        chunk = one(Columns(topic="t", body="base64"), due=[DUE_MS] * 2, body=column)
+        assert chunk.messages.column("body").to_pylist() == [b"x"]
+        assert [fault.row for fault in chunk.faults] == [11]
 
 
 @pytest.mark.parametrize(
