@@ -1,6 +1,6 @@
 """Batches of an import: the same ones at each start, whatever the source is read in.
 
-    chunks of the source ──► batches: the next rows, up to so many or so many bytes ──► one or two requests
+    chunks of the source ──► batches: the next rows, up to so many, or bytes, or topics ──► one or two requests
 
 Where a batch ends follows from the rows in it alone, so a start that goes on from the first row of a batch
 makes the same batches as the one before, with the same numbers.
@@ -22,6 +22,11 @@ from tarry.proto.tarry_log_pb2 import ScheduleColumns
 
 SEQUENCES: Final = 2
 """Of a batch: one for messages without idempotency keys, one for those with them, which share no request."""
+
+TOPICS_MAX: Final = 256
+"""Of a batch; a cluster takes 1,024 by default."""
+SPAN: Final = 8
+"""Rows that are looked at for a batch, as a multiple of its messages: those that are none take memory too."""
 
 MESSAGE_BYTES: Final = 24
 FIELD_BYTES: Final = 4
@@ -69,28 +74,39 @@ def batches(
 ) -> Iterator[Batch]:
     """Yield the batches of chunks, which begin at a row that is the first of the batch of that number.
 
-    A batch has ``rows_max`` messages and ``bytes_max`` of them at most; a larger message is alone in one.
+    A batch has ``rows_max`` messages and ``bytes_max`` of them at most, of TOPICS_MAX topics; a larger message
+    is alone in one.
     """
     left: Gathered | None = None
     sizes = np.empty(0, np.int64)
     for chunk in chunks:
         end = chunk.first + chunk.size
-        more = Gathered(begin, end, chunk.rows, chunk.messages, chunk.faults, chunk.skipped)
+        more = Gathered(end - chunk.size, end, chunk.rows, chunk.messages, chunk.faults, chunk.skipped)
         left = more if left is None else _joined(left, more)
         sizes = np.concatenate((sizes, _sizes(chunk.messages)))
-        while len(sizes) > rows_max or sizes.sum() > bytes_max:
-            count = _fits(sizes, rows_max, bytes_max)
-            taken, left = _divided(left, count)
+        while True:
+            count = _fits(left.messages, sizes, rows_max, bytes_max)
+            end = left.begin + SPAN * rows_max
+            if count < len(sizes):
+                end = min(end, int(left.rows[count]))
+            elif end >= left.end:
+                break  # more may come
+            count = min(count, int(np.searchsorted(left.rows, end)))
+            taken, left = _divided(left, count, end)
             sizes = sizes[count:]
             yield Batch(number, *taken)
             number += 1
-    if left is not None and (len(left.rows) or left.end > left.begin):
+    if left is not None and left.end > left.begin:
         yield Batch(number, *left)
 
 
-def _fits(sizes: NDArray[np.int64], rows_max: int, bytes_max: int) -> int:
+def _fits(messages: pa.RecordBatch, sizes: NDArray[np.int64], rows_max: int, bytes_max: int) -> int:
+    """Return how many of the first messages make a batch."""
     ends = np.cumsum(sizes[: rows_max + 1])
-    return max(1, min(rows_max, int(np.searchsorted(ends, bytes_max, side="right"))))
+    count = min(rows_max, int(np.searchsorted(ends, bytes_max, side="right")))
+    topic = pc.dictionary_encode(messages.column("topic").slice(0, count)).indices.to_numpy()
+    beyond = np.flatnonzero(topic >= TOPICS_MAX)  # numbered as they come
+    return int(beyond[0]) if len(beyond) else min(len(sizes), max(1, count))
 
 
 def _joined(left: Gathered, more: Gathered) -> Gathered:
@@ -105,9 +121,8 @@ def _joined(left: Gathered, more: Gathered) -> Gathered:
     )
 
 
-def _divided(left: Gathered, count: int) -> tuple[Gathered, Gathered]:
-    """Return the first messages, with the rows before the next one, and the others."""
-    end = int(left.rows[count]) if count < len(left.rows) else left.end
+def _divided(left: Gathered, count: int, end: int) -> tuple[Gathered, Gathered]:
+    """Return the first messages, with the other rows up to an end, and what is behind."""
     faults = [fault for fault in left.faults if fault.row < end]
     others = [fault for fault in left.faults if fault.row >= end]
     skipped = end - left.begin - count - len(faults)

@@ -15,7 +15,8 @@ from tarry.client.bulk.mapping import Chunk, chunk_of
 from tarry.client.bulk.values import Columns, InvalidSource
 
 CHUNK_ROWS: Final = 8_192
-"""Read at a time."""
+CHUNK_BYTES: Final = 8 << 20
+"""Read at a time: so many rows, or as many as have these bytes by the average of their row group."""
 CSV_BLOCK_BYTES: Final = 1 << 20
 
 
@@ -48,22 +49,32 @@ class FileSource:
         """Yield the rows from one on. Raises InvalidSource."""
         row = 0
         try:
-            for batch in self._batches():
-                behind = row + len(batch)
-                if behind > begin:
+            for row, batch in self._batches(begin):
+                if row + len(batch) > begin:
                     rest = batch.slice(max(0, begin - row))
-                    yield chunk_of(rest, behind - len(rest), self.columns, self._overdue_before_ms)
-                row = behind
-        except pa.ArrowException as error:
-            raise InvalidSource(f"{self._path}, behind row {row}: {error}") from error
+                    yield chunk_of(rest, max(row, begin), self.columns, self._overdue_before_ms)
+        except (pa.ArrowException, csv.Error, UnicodeDecodeError) as error:
+            raise InvalidSource(f"{self._path}, at row {row} or behind: {error}") from error
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
+    def _batches(self, begin: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield rows, with the number of the first; of Parquet without row groups that end before ``begin``."""
+        row = 0
         if self._is_csv:
-            yield from self._csv_batches()
+            for batch in self._csv_batches():
+                yield row, batch
+                row += len(batch)
             return
         for file in self._files:
             with self._opened(file) as opened:
-                yield from opened.iter_batches(CHUNK_ROWS)
+                for number in range(opened.num_row_groups):
+                    group = opened.metadata.row_group(number)
+                    if row + group.num_rows <= begin:
+                        row += group.num_rows
+                        continue
+                    most = group.num_rows * CHUNK_BYTES // max(1, group.total_byte_size)
+                    for batch in opened.iter_batches(max(1, min(CHUNK_ROWS, most)), row_groups=[number]):
+                        yield row, batch
+                        row += len(batch)
 
     def _opened(self, file: Path) -> pq.ParquetFile:
         try:

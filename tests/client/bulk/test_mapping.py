@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tarry.client.bulk import files
 from tarry.client.bulk.files import FileSource
 from tarry.client.bulk.mapping import Chunk, chunk_of, due_column, marked
 from tarry.client.bulk.values import Columns, InvalidSource
@@ -195,6 +196,31 @@ def test_a_folder_of_parquet_files_is_read_in_the_order_of_their_names(tmp_path:
     assert (source.rows, ids) == (9, ["0-2", "1-0", "1-1", "1-2", "2-0", "2-1", "2-2"])
 
 
+def test_rows_are_read_by_their_bytes_and_row_groups_before_the_first_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "CHUNK_BYTES", 4_096)
+    path = tmp_path / "jobs.parquet"
+    rows = [{"due": DUE_MS + row, "body": f"{row:0512}"} for row in range(100)]
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=30, use_dictionary=False)
+    source = FileSource(path, Columns(topic="t"))
+    for begin in (0, 29, 30, 31, 60, 99, 100):
+        chunks = list(source.chunks(begin))
+        assert [row for chunk in chunks for row in chunk.rows.tolist()] == list(range(begin, 100))
+        due_ms = [due for chunk in chunks for due in chunk.messages.column("due_ms").to_pylist()]
+        assert due_ms == [DUE_MS + row for row in range(begin, 100)]
+        assert all(len(chunk.rows) <= 8 for chunk in chunks)
+    read: list[int] = []
+    batches = pq.ParquetFile.iter_batches
+
+    def noted(self: Any, *arguments: Any, row_groups: list[int]) -> Any:
+        read.extend(row_groups)
+        return batches(self, *arguments, row_groups=row_groups)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", noted)
+    assert list(source.chunks(60)) and read == [2, 3]
+
+
 def test_what_is_no_source_is_refused_with_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(InvalidSource, match="name one"):
         FileSource(tmp_path / "none", Columns())
@@ -204,6 +230,9 @@ def test_what_is_no_source_is_refused_with_what_to_give(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(InvalidSource, match="name the columns"):
         list(FileSource(tmp_path / "empty.csv", Columns()).chunks())
+    (tmp_path / "latin.csv").write_bytes("due,körper\n1,2\n".encode("latin-1"))
+    with pytest.raises(InvalidSource, match="at row 0 or behind"):
+        list(FileSource(tmp_path / "latin.csv", Columns(topic="t")).chunks())
     (tmp_path / "odd.csv").write_text("due,body\n1,2,3\n")
-    with pytest.raises(InvalidSource, match="behind row 0"):
+    with pytest.raises(InvalidSource, match="at row 0 or behind"):
         list(FileSource(tmp_path / "odd.csv", Columns(topic="t")).chunks())
