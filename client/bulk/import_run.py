@@ -12,6 +12,8 @@ answered with the id that it had, or as too old, as long as the cluster knows th
 at least ``producer_silent_ms``, and mostly for years. A cluster that has forgotten it would take a repeated
 batch anew; then steps that were begun and not done are told of, and the caller says what becomes of them.
 Another cluster does not know it either, and has nothing of the steps that are done.
+
+Messages with idempotency keys are known by these alone, and a key counts no more some time behind its release.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ import re
 import time
 import uuid
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -37,6 +40,7 @@ from tarry.client.bulk.files import FileSource
 from tarry.client.bulk.mapping import UNSURE, Fault, marked
 from tarry.client.bulk.progress import STEP_BATCHES, Progress, Step, counted, fault_rows, id_rows
 from tarry.client.bulk.record_bytes import records_of
+from tarry.client.bulk.schema import COLUMNS
 from tarry.client.bulk.values import Imported, Unsure
 from tarry.client.errors import OutcomeUnknown, Refused
 from tarry.client.records import body_records
@@ -52,6 +56,9 @@ PROBE_SEQUENCE: Final = 1
 PROBE_AHEAD_MS: Final = (50 * 31_536_000_000, 30 * 86_400_000, 3_600_000)
 """How far ahead the probe is due at most; the first that the cluster's horizon allows. Half of it is drawn by
 lot, so that hardly ever another cluster gives its first message of that hour the same id."""
+
+KEYS_COUNT_MS: Final = 3_600_000
+"""For so long behind a message's release its idempotency key counts by default (``idempotency_window_ms``)."""
 
 Send = Callable[[bytes], Awaitable[ScheduledColumns]]
 """Sends a ScheduleBatchRequest, and repeats it until it is answered. Raises TarryError."""
@@ -91,6 +98,18 @@ class UnsureSteps(Exception):
             f"another folder with --progress. {steps} steps were begun and not done: the rows of at most "
             f"{rows} batches from row {begin} on may be scheduled. Look for them; then "
             f"give --unsure skip to leave them out, or --unsure send to send them with the property {UNSURE}"
+        )
+
+
+class UnsureKeys(UnsureSteps):
+    """Messages of steps begun and not done may be delivered, and their idempotency keys count no more."""
+
+    def __init__(self, rows: int, begin: int) -> None:
+        Exception.__init__(
+            self,
+            f"{rows} rows with idempotency keys, from row {begin} on, may have been scheduled before this import "
+            f"was ended, and delivered so long ago that their keys count no more. Look for them; then "
+            f"give --unsure skip to leave them out, or --unsure send to send them with the property {UNSURE}",
         )
 
 
@@ -146,8 +165,9 @@ class Import:
             await self._probe()
         if self._progress.result is None and self._told["probe_topic"] is not None:
             yield self._state(total)
-            async for _ in self._run():
-                yield self._state(total)
+            async with aclosing(self._run()) as run:
+                async for _ in run:
+                    yield self._state(total)
         result = await asyncio.to_thread(self._finish, total)
         yield result
 
@@ -246,7 +266,7 @@ class Import:
             return probe
         raise AssertionError("the last refusal is raised")
 
-    async def _run(self) -> AsyncIterator[None]:
+    async def _run(self) -> AsyncGenerator[None]:
         under_way: deque[asyncio.Task[_Answer]] = deque()
         answered: list[_Answer] = []
         made = self._batches()
@@ -283,18 +303,25 @@ class Import:
 
     async def _sent(self, batch: Batch) -> _Answer:
         """Schedule a batch, without the rows that are refused."""
-        unsure = batch.number // STEP_BATCHES < self._told["unsure_until"]
-        if unsure and self._told["unsure"] == "skip":
-            text = "it may have been scheduled before the cluster forgot this import"
-            faults = [Fault(row, "UNSURE", text) for row in batch.rows.tolist()]
-            return _Answer(batch, [fault_rows([*batch.faults, *faults])], 0, len(batch.faults) + len(faults))
-        if unsure:
-            batch = batch._replace(messages=marked(batch.messages, [(UNSURE, "true")]))
+        unsure, choice = self._unsure_rows(batch)
+        if unsure.any():
+            batch = _decided(batch, unsure, choice)
         taken = await self._taken(batch)
         refused = self._progress.refused
         faults = [*batch.faults, *(refused[row] for row in batch.rows.tolist() if row in refused)]
         ids = [*taken.values(), fault_rows(faults)] if faults else list(taken.values())
         return _Answer(batch, ids, sum(map(len, taken.values())), len(faults))
+
+    def _unsure_rows(self, batch: Batch) -> tuple[Flags, Unsure]:
+        """Flag the messages that may be scheduled without the cluster knowing; say what becomes of them."""
+        step = batch.number // STEP_BATCHES
+        if step < self._told["unsure_until"]:
+            return np.ones(len(batch.rows), np.bool_), self._told["unsure"]
+        before_ms = _now_ms() - KEYS_COUNT_MS
+        if self._progress.begun_ms.get(step, before_ms) >= before_ms:  # in this start, or not long ago
+            return np.zeros(len(batch.rows), np.bool_), "send"
+        keyed = pc.binary_length(batch.messages.column("idempotency_key")).to_numpy() > 0
+        return keyed & (batch.messages.column("due_ms").to_numpy() < before_ms), self._unsure
 
     async def _taken(self, batch: Batch) -> dict[int, pa.RecordBatch]:
         """Send the requests of a batch, anew without the rows of each refusal; return ids by sequence."""
@@ -348,6 +375,22 @@ def _producer() -> dict[str, Any]:
         "unsure_until": 0,
         "unsure": "stop",
     }
+
+
+def _decided(batch: Batch, unsure: Flags, choice: Unsure) -> Batch:
+    """Return a batch with its unsure messages marked, or without them. Raises UnsureKeys."""
+    rows = batch.rows[unsure]
+    if choice == "stop":
+        raise UnsureKeys(len(rows), int(rows[0]))
+    others, these = (batch.messages.filter(pa.array(flags)).cast(COLUMNS) for flags in (~unsure, unsure))
+    if choice == "skip":
+        text = "it may have been scheduled before the cluster forgot this import, or its idempotency key"
+        faults = [Fault(row, "UNSURE", text) for row in rows.tolist()]
+        return batch._replace(rows=batch.rows[~unsure], messages=others, faults=[*batch.faults, *faults])
+    parts = [others, marked(these, [(UNSURE, "true")]).cast(COLUMNS)]
+    order = np.argsort(np.concatenate((np.flatnonzero(~unsure), np.flatnonzero(unsure))))
+    messages = pa.Table.from_batches(parts, COLUMNS).combine_chunks().to_batches()[0]
+    return batch._replace(messages=messages.take(pa.array(order)))
 
 
 def _faults(batch: Batch, request: Request, error: Refused) -> list[Fault]:

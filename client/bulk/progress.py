@@ -80,6 +80,9 @@ class Progress:
         self.done = [self._step(path) for path in sorted((folder / "ids").glob("step-*.parquet"))]
         if [step.number for step in self.done] != list(range(len(self.done))):
             raise ProgressDiffers(f"{folder}/ids lacks a step: begin anew with another folder")
+        begun = {path: int(path.name.removeprefix("begun-")) for path in self.folder.glob("begun-*")}
+        self.begun_ms = {number: path.stat().st_mtime_ns // 1_000_000 for path, number in begun.items()}
+        """When steps were begun by earlier starts, by their numbers."""
         begin = self.done[-1].end if self.done else 0
         noted = _faults(folder / "refused.jsonl")
         self.refused = {fault.row: fault for fault in noted if fault.row >= begin}

@@ -266,6 +266,35 @@ async def test_a_cluster_that_has_forgotten_the_import_is_sent_nothing_that_is_u
     assert last.rows == last.taken + last.refused == ROWS
 
 
+@pytest.mark.parametrize("choice", ["send", "skip"])
+async def test_rows_whose_keys_count_no_more_are_not_sent_again_unasked(
+    target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: Any
+) -> None:
+    rows = rows_of(target)
+    path, folder = source_file(tmp_path / "jobs.parquet", rows), tmp_path / "progress"
+    await stopped_in_the_first_step(target, path, folder, "t")
+    before = await target.bodies("t")
+    now_ms = import_run._now_ms()
+    monkeypatch.setattr(import_run, "_now_ms", lambda: now_ms + 3 * 24 * HOUR_MS)
+    with pytest.raises(UnsureSteps, match=r"rows with idempotency keys, from row \d+ on.*--unsure skip"):
+        await imported(target, path, folder, "t")
+    assert set((await target.bodies("t")).values()) == {1}
+    *_, last = await imported(target, path, folder, "t", unsure=choice)
+    bodies, ids = await target.bodies("t"), id_map(folder)
+    assert before <= bodies <= expected(rows) and set(bodies.values()) == {1}
+    assert last.rows == last.taken + last.refused == ROWS
+    keyed = {row["row"] for row in ids if rows[row["row"]]["idempotency_key"]}
+    reasons = {row["row"]: str(row["refused"]).split(":")[0] for row in ids}
+    unkeyed = {row for row in reasons if row not in keyed and reasons[row] == "UNSURE"}
+    assert not unkeyed
+    if choice == "skip":
+        assert any(reasons[row] == "UNSURE" for row in keyed)
+    else:  # those that are there yet are not changed, the others are marked
+        assert any(reasons[row] == "IDEMPOTENCY_CONFLICT" for row in keyed)
+        marked = [record for record in await target.pending("t") if UNSURE in record.properties]
+        assert all(record.idempotency_key for record in marked)
+
+
 async def test_an_answer_that_is_forgotten_is_not_taken_for_a_refusal(target: Target, tmp_path: Path) -> None:
     path = source_file(tmp_path / "jobs.parquet", [{**row, "idempotency_key": ""} for row in rows_of(target)])
     folder = tmp_path / "progress"
