@@ -149,7 +149,7 @@ class Bulk:
                 async for rows in _copied(source, columns, side):
                     yield Imported(0, rows, 0, 0, 0, str(held.folder))
                 if side.exists():
-                    side.rename(held.copy)
+                    await asyncio.to_thread(held.keep_copy, side)
             before_ms = _skipped_before_ms(overdue, begun_ms, due_from_ms)
             opened = _opened(source, columns, held.copy, before_ms)
             what: dict[str, Any] = {"source": source.told(), "columns": columns.told(), "overdue": overdue}

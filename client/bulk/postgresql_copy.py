@@ -49,7 +49,7 @@ def copied(source: PostgresqlTable, columns: Columns, path: Path) -> Iterator[in
                     yield read
             if read != total:
                 raise InvalidSource(f"{read} rows were read, where PostgreSQL counted {total}: begin anew")
-    except psycopg.Error as error:
+    except (psycopg.Error, pa.ArrowException) as error:
         raise InvalidSource(f"PostgreSQL at {source.told()['url']}: {error}") from error
 
 
@@ -94,6 +94,8 @@ def _table(rows: Sequence[Sequence[Any]], description: Sequence[Any]) -> pa.Tabl
 def _plain(value: Any) -> Any:
     if isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day)
+    if isinstance(value, list):  # of texts, in one dimension or more
+        return [text for one in value for text in (_plain(one) if isinstance(one, list) else [one])]
     return float(value) if type(value).__name__ == "Decimal" else value
 
 

@@ -78,6 +78,8 @@ class Progress:
             raise ProgressDiffers(f"{folder} is in use by another import: wait for it") from None
         self.told: dict[str, Any] | None = _read_json(folder / "import.json")
         self.done = [self._step(path) for path in sorted((folder / "ids").glob("step-*.parquet"))]
+        if self.told is None and (self.done or self.unsure):
+            raise ProgressDiffers(f"{folder} has no import.json, and steps: begin anew with another folder")
         if [step.number for step in self.done] != list(range(len(self.done))):
             raise ProgressDiffers(f"{folder}/ids lacks a step: begin anew with another folder")
         begun = {path: int(path.name.removeprefix("begun-")) for path in self.folder.glob("begun-*")}
@@ -92,6 +94,12 @@ class Progress:
     def copy(self) -> Path:
         """Path of the copy of a source that changes."""
         return self.folder / "source.parquet"
+
+    def keep_copy(self, side: Path) -> None:
+        """Give a copy that has been written its name, once it is on disk. Raises OSError."""
+        _sync(side)
+        side.rename(self.copy)
+        _sync(self.folder)
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -238,8 +246,8 @@ def _read_json(path: Path) -> dict[str, Any] | None:
     return value
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

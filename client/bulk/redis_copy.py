@@ -31,7 +31,9 @@ def copied(source: RedisSet, path: Path) -> Iterator[int]:
                 yield len(scores)
             members = sorted(scores, key=lambda member: (scores[member], member))
             yield from _write(client, source, members, scores, path)
-    except redis.RedisError as error:
+    except (redis.RedisError, ValueError, pa.ArrowException) as error:
+        if isinstance(error, InvalidSource):
+            raise
         raise InvalidSource(f"Redis at {source.told()['url']}: {error}") from error
 
 
@@ -51,19 +53,25 @@ def _scanned(client: redis.Redis, key: str) -> Iterator[dict[bytes, float]]:
 def _write(
     client: redis.Redis, source: RedisSet, members: list[bytes], scores: dict[bytes, float], path: Path
 ) -> Iterator[int]:
+    found = 0
     schema = pa.schema([("id", pa.string()), ("due", pa.float64()), ("body", pa.binary())])
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for start in range(0, len(members), SCAN_COUNT):
             some = members[start : start + SCAN_COUNT]
+            bodies = _bodies(client, source, some)
+            found += len(bodies) - bodies.count(None)
             columns: list[Any] = [
                 [member.decode("utf-8", "backslashreplace") for member in some],
                 [scores[member] for member in some],
-                _bodies(client, source, some),
+                bodies,
             ]
             writer.write_table(
                 pa.Table.from_arrays(list(map(pa.array, columns, schema.types)), schema=schema)
             )
             yield min(len(members), start + SCAN_COUNT)
+    if members and not found:
+        where = f"the hash {source.hash!r}" if source.hash else f"the strings {source.prefix + '…'!r}"
+        raise InvalidSource(f"no member has a body in {where}: see to --hash or --key-prefix")
 
 
 def _bodies(client: redis.Redis, source: RedisSet, members: list[bytes]) -> list[bytes | None]:

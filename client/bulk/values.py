@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 TARGETS: Final = (
     "id",
@@ -165,8 +165,12 @@ class DryRun:
 
 
 def without_password(url: str) -> str:
-    """Return a URL as it may be noted."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")
+    """Return a URL as it may be noted: no query that names a password either."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")
+    except ValueError:
+        return f"{url.partition(':')[0]}://…"
     user = host[0].partition(":")[0]
-    return urlunsplit(parts._replace(netloc=f"{user}@{host[2]}" if user else host[2]))
+    query = parts.query if "passw" not in unquote(parts.query).lower() else ""
+    return urlunsplit(parts._replace(netloc=f"{user}@{host[2]}" if user else host[2], query=query))

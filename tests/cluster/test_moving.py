@@ -209,6 +209,25 @@ def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalClu
     assert of_table[b'{"row": 1}']["properties"] == {"imported_from": "jobs", "imported_id": "2"}
 
 
+def test_databases_that_are_not_as_described_say_so(cluster: LocalCluster, tmp_path: Path) -> None:
+    def refused(*arguments: str) -> str:
+        return str(told(cluster, "import", *arguments, "--topic", "t", "--dry-run", code=1)["text"])
+
+    with redis_server(tmp_path / "redis") as redis_url, postgresql_server(tmp_path / "pg") as postgres_url:
+        with redis.Redis.from_url(redis_url) as client:
+            client.zadd("schedule", {"job": time.time() + 3_600})
+            client.set("text", "x")
+        for options in (["--hash", "jobs"], ["--key-prefix", "job:"]):
+            assert "no member has a body" in refused(redis_url, "--zset", "schedule", *options)
+        assert "is a string" in refused(redis_url, "--zset", "text")
+        assert "Redis at redis://host:port" in refused("redis://host:port", "--zset", "schedule")
+        odd = "SELECT now() AS due, 'x' AS body, ARRAY[ARRAY[ARRAY['a']]] AS tags"
+        assert "PostgreSQL at" in refused(postgres_url, "--query", odd)
+        sound = odd.replace("ARRAY[ARRAY[ARRAY['a']]]", "ARRAY[NULL, 'a']")
+        done = told(cluster, "import", postgres_url, "--query", sound, "--topic", "t", "--dry-run")
+        assert done["messages"] == 1
+
+
 def test_the_blocking_client_exports_and_imports(cluster: LocalCluster, tmp_path: Path) -> None:
     from tarry.client.sync import Columns, Files
 

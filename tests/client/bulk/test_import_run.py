@@ -223,6 +223,18 @@ async def test_a_folder_of_another_import_or_in_use_is_refused(target: Target, t
     progress.close()
 
 
+async def test_a_folder_that_does_not_say_what_is_imported_is_begun_anew_nowhere(
+    target: Target, tmp_path: Path
+) -> None:
+    path = source_file(tmp_path / "jobs.parquet", rows_of(target, 5))
+    await imported(target, path, tmp_path / "progress", "t")
+    (tmp_path / "progress" / "import.json").unlink()
+    sent = target.sent
+    with pytest.raises(ProgressDiffers, match=r"has no import\.json"):
+        await imported(target, path, tmp_path / "progress", "t")
+    assert target.sent == sent
+
+
 async def stopped_in_the_first_step(target: Target, path: Path, folder: Path, topic: str) -> None:
     with pytest.raises(Killed):
         await imported(target, path, folder, topic, Killer(30))

@@ -13,7 +13,7 @@ import pytest
 from tarry.client.bulk import files
 from tarry.client.bulk.files import FileSource
 from tarry.client.bulk.mapping import Chunk, chunk_of, due_column, marked
-from tarry.client.bulk.values import Columns, InvalidSource
+from tarry.client.bulk.values import Columns, InvalidSource, RedisSet
 
 DUE_MS = 1_800_000_000_123
 
@@ -219,6 +219,20 @@ def test_rows_are_read_by_their_bytes_and_row_groups_before_the_first_are_not(
 
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", noted)
     assert list(source.chunks(60)) and read == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("url", "noted"),
+    [
+        ("redis://:secret@host:6379/0", "redis://host:6379/0"),
+        ("postgresql://user:secret@host/db?sslmode=require", "postgresql://user@host/db?sslmode=require"),
+        ("postgresql://host/db?user=me&password=secret", "postgresql://host/db"),
+        ("redis://host?%70assword=secret", "redis://host"),
+        ("redis://:secret@[host", "redis://…"),
+    ],
+)
+def test_no_password_is_noted(url: str, noted: str) -> None:
+    assert RedisSet(url, "key").told()["url"] == noted
 
 
 def test_what_is_no_source_is_refused_with_what_to_give(tmp_path: Path) -> None:
