@@ -33,12 +33,14 @@ def records_of(rows: pa.RecordBatch) -> pa.BinaryArray:
     for name in RECORD_COLUMNS:
         column, kind = rows.column(name), COLUMNS.field(name).type
         if pa.types.is_map(kind):
-            entries = _joined(_framed(column.keys, _KEY_TAG), _framed(column.items, _VALUE_TAG))
-            if len(entries):
-                fields.append(_lists(column, _framed(entries, _TAGS[name], empty=True)))
+            offsets, (keys, items) = _inner(column, column.keys, column.items)
+            if len(keys):
+                entries = _joined(_framed(keys, _KEY_TAG), _framed(items, _VALUE_TAG))
+                fields.append(_lists(offsets, _framed(entries, _TAGS[name], empty=True)))
         elif pa.types.is_list(kind):
-            if len(column.values):
-                fields.append(_lists(column, _framed(column.values, _TAGS[name], empty=True)))
+            offsets, (values,) = _inner(column, column.values)
+            if len(values):
+                fields.append(_lists(offsets, _framed(values, _TAGS[name], empty=True)))
         elif name == "body" or bool(pc.any(pc.not_equal(pc.binary_length(column), 0)).as_py()):
             fields.append(_framed(column, _TAGS[name]))
     return fields[0] if len(fields) == 1 else _joined(*fields)
@@ -55,10 +57,11 @@ def tag_masks(rows: pa.RecordBatch) -> np.ndarray[tuple[int], np.dtype[np.uint64
     Costs a Python call for each distinct set of tags, of which there are few as a rule.
     """
     tags = rows.column("tags")
-    if not len(tags.values):
+    offsets, (values,) = _inner(tags, tags.values)
+    if not len(values):
         return None
     ordered = pc.not_equal(pc.binary_length(rows.column("ordering_key")), 0)
-    joined = _lists(tags, _framed(tags.values, _TAGS["tags"], empty=True))
+    joined = _lists(offsets, _framed(values, _TAGS["tags"], empty=True))
     lane = pc.if_else(ordered, pa.scalar(b"\x01", pa.binary()), pa.scalar(b"\x00", pa.binary()))
     coded = pc.dictionary_encode(_joined(lane, joined))
     masks = np.array([_mask_of(text) for text in coded.dictionary.to_pylist()], np.uint64)
@@ -101,7 +104,16 @@ def _joined(*parts: pa.BinaryArray) -> pa.BinaryArray:
     return pc.binary_join_element_wise(*parts, _NOTHING)
 
 
-def _lists(column: pa.Array, values: pa.BinaryArray) -> pa.BinaryArray:
-    """Return the values of each list of a column laid end to end; ``values`` are those of all its lists."""
-    lists = pa.ListArray.from_arrays(column.offsets.cast(pa.int32()), values)
-    return pc.binary_join(lists, _NOTHING)
+def _inner(column: pa.Array, *values: pa.Array) -> tuple[pa.Int32Array, list[pa.Array]]:
+    """Return where each list of a column begins in its values, and these, without those of rows beside it.
+
+    A column that is a part of a larger one has the values of that.
+    """
+    offsets = column.offsets.to_numpy()
+    begin, end = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
+    return pa.array((offsets - begin).astype(np.int32)), [one.slice(begin, end - begin) for one in values]
+
+
+def _lists(offsets: pa.Int32Array, values: pa.BinaryArray) -> pa.BinaryArray:
+    """Return the values of each list laid end to end."""
+    return pc.binary_join(pa.ListArray.from_arrays(offsets, values), _NOTHING)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tarry.client.bulk import record_bytes
 from tarry.client.bulk.record_bytes import ends_of, framed_records, octets_of, records_of, tag_masks
 from tarry.client.bulk.record_columns import InvalidRecords, columns_of
 from tarry.client.bulk.schema import COLUMNS, RECORD_COLUMNS
@@ -79,6 +80,23 @@ def test_parts_of_a_batch_are_made_of_these_rows_alone() -> None:
     made = list(map(Record.FromString, records_of(part).to_pylist()))
     assert made == [Record.FromString(record(**one)) for one in messages[3:7]]
     assert tag_masks(part).tolist() == [tag_mask([f"t{row}"]) for row in range(3, 7)]
+
+
+def test_a_part_costs_what_is_in_it_and_not_what_it_was_cut_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = {"tags": ["a", "b"], "keys": ["k"], "properties": {"p": "v"}, "body": b"x", "ordering_key": "",
+               "idempotency_key": ""}  # fmt: skip
+    framed, framing = [], record_bytes._framed
+
+    def noted(values: Any, *more: Any, **options: Any) -> Any:
+        framed.append(len(values))
+        return framing(values, *more, **options)
+
+    monkeypatch.setattr(record_bytes, "_framed", noted)
+    part = rows_of([message] * 100).slice(50, 3)
+    made = list(map(Record.FromString, records_of(part).to_pylist()))
+    assert made == [Record.FromString(record(**message))] * 3
+    assert tag_masks(part) is not None
+    assert max(framed) == 6
 
 
 def test_fields_that_came_later_and_a_repeated_body_are_read_as_protobuf_does() -> None:
