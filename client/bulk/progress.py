@@ -76,7 +76,18 @@ class Progress:
         except BlockingIOError:
             os.close(self._lock)
             raise ProgressDiffers(f"{folder} is in use by another import: wait for it") from None
+        try:
+            self._read()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _read(self) -> None:
+        folder = self.folder
         self.told: dict[str, Any] | None = _read_json(folder / "import.json")
+        if self.told is not None and self.told.get("version") != VERSION:
+            text = "is of another version of this client: go on with that, or begin anew with another folder"
+            raise ProgressDiffers(f"{folder} {text}")
         self.done = [self._step(path) for path in sorted((folder / "ids").glob("step-*.parquet"))]
         if self.told is None and (self.done or self.unsure):
             raise ProgressDiffers(f"{folder} has no import.json, and steps: begin anew with another folder")
@@ -240,9 +251,13 @@ def _faults(path: Path) -> Iterator[Fault]:
 
 def _read_json(path: Path) -> dict[str, Any] | None:
     try:
-        value: dict[str, Any] = json.loads(path.read_bytes())
+        value = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise ProgressDiffers(f"{path} is no file of an import: begin anew with another folder")
     return value
 
 

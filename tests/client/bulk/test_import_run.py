@@ -223,16 +223,23 @@ async def test_a_folder_of_another_import_or_in_use_is_refused(target: Target, t
     progress.close()
 
 
-async def test_a_folder_that_does_not_say_what_is_imported_is_begun_anew_nowhere(
-    target: Target, tmp_path: Path
+@pytest.mark.parametrize("told", [None, b"", b"[]", b'{"version": 0}'])
+async def test_a_folder_that_does_not_say_what_is_imported_is_not_gone_on_with(
+    target: Target, tmp_path: Path, told: bytes | None
 ) -> None:
     path = source_file(tmp_path / "jobs.parquet", rows_of(target, 5))
     await imported(target, path, tmp_path / "progress", "t")
-    (tmp_path / "progress" / "import.json").unlink()
+    noted = tmp_path / "progress" / "import.json"
+    before = noted.read_bytes()
+    noted.unlink()
+    if told is not None:
+        noted.write_bytes(told)
     sent = target.sent
-    with pytest.raises(ProgressDiffers, match=r"has no import\.json"):
+    with pytest.raises(ProgressDiffers, match="begin anew with another folder"):
         await imported(target, path, tmp_path / "progress", "t")
     assert target.sent == sent
+    noted.write_bytes(before)
+    assert (await imported(target, path, tmp_path / "progress", "t"))[-1].done  # it is not held any more
 
 
 async def stopped_in_the_first_step(target: Target, path: Path, folder: Path, topic: str) -> None:
