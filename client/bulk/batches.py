@@ -1,6 +1,6 @@
 """Batches of an import: the same ones at each start, whatever the source is read in.
 
-    chunks of the source ──► batches: the next rows, up to so many, or bytes, or topics ──► one or two requests
+    chunks of the source ──► batches: the next rows, up to so many, or bytes, or topics ──► requests, 1 or 2
 
 Where a batch ends follows from the rows in it alone, so a start that goes on from the first row of a batch
 makes the same batches as the one before, with the same numbers.
@@ -74,8 +74,8 @@ def batches(
 ) -> Iterator[Batch]:
     """Yield the batches of chunks, which begin at a row that is the first of the batch of that number.
 
-    A batch has ``rows_max`` messages and ``bytes_max`` of them at most, of TOPICS_MAX topics; a larger message
-    is alone in one.
+    A batch has ``rows_max`` messages, of TOPICS_MAX topics, and ``bytes_max`` of them at most; a larger
+    message is alone in one.
     """
     left: Gathered | None = None
     sizes = np.empty(0, np.int64)

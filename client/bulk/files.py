@@ -57,7 +57,7 @@ class FileSource:
             raise InvalidSource(f"{self._path}, at row {row} or behind: {error}") from error
 
     def _batches(self, begin: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield rows, with the number of the first; of Parquet without row groups that end before ``begin``."""
+        """Yield rows, with the number of the first; of Parquet no row group that ends before ``begin``."""
         row = 0
         if self._is_csv:
             for batch in self._csv_batches():

@@ -13,7 +13,7 @@ at least ``producer_silent_ms``, and mostly for years. A cluster that has forgot
 batch anew; then steps that were begun and not done are told of, and the caller says what becomes of them.
 Another cluster does not know it either, and has nothing of the steps that are done.
 
-Messages with idempotency keys are known by these alone, and a key counts no more some time behind its release.
+Messages with idempotency keys are known by these alone, and a key counts for some time behind its release.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PROBE_AHEAD_MS: Final = (50 * 31_536_000_000, 30 * 86_400_000, 3_600_000)
 lot, so that hardly ever another cluster gives its first message of that hour the same id."""
 
 KEYS_COUNT_MS: Final = 3_600_000
-"""For so long behind a message's release its idempotency key counts by default (``idempotency_window_ms``)."""
+"""For so long behind a message's release its idempotency key counts by default (idempotency_window_ms)."""
 
 Send = Callable[[bytes], Awaitable[ScheduledColumns]]
 """Sends a ScheduleBatchRequest, and repeats it until it is answered. Raises TarryError."""
@@ -94,8 +94,8 @@ class UnsureSteps(Exception):
     def __init__(self, steps: int, begin: int) -> None:
         rows = steps * STEP_BATCHES
         super().__init__(
-            f"the cluster does not know this import: it has forgotten it, or is another one, for which to give "
-            f"another folder with --progress. {steps} steps were begun and not done: the rows of at most "
+            f"the cluster does not know this import: it has forgotten it, or is another one, for which to "
+            f"give another folder with --progress. {steps} steps were begun and not done: the rows of at most "
             f"{rows} batches from row {begin} on may be scheduled. Look for them; then "
             f"give --unsure skip to leave them out, or --unsure send to send them with the property {UNSURE}"
         )
@@ -107,8 +107,8 @@ class UnsureKeys(UnsureSteps):
     def __init__(self, rows: int, begin: int) -> None:
         Exception.__init__(
             self,
-            f"{rows} rows with idempotency keys, from row {begin} on, may have been scheduled before this import "
-            f"was ended, and delivered so long ago that their keys count no more. Look for them; then "
+            f"{rows} rows with idempotency keys, from row {begin} on, may have been scheduled before this "
+            f"import was ended, and delivered so long ago that their keys count no more. Look for them; then "
             f"give --unsure skip to leave them out, or --unsure send to send them with the property {UNSURE}",
         )
 
@@ -118,10 +118,10 @@ class ClusterDiffers(Exception):
 
     def __init__(self, folder: Path, rows: int) -> None:
         super().__init__(
-            f"{folder} is of an import of which {rows} rows are done, and this cluster does not know it. To "
-            f"import into another cluster give another folder with --progress; if it is the same one, and has "
-            f"forgotten the import or was restored from before it, look for these rows, then give --unsure send "
-            f"or --unsure skip to go on behind them"
+            f"{folder} is of an import of which {rows} rows are done, and this cluster does not know it. For "
+            f"another cluster give another folder with --progress; if it is the same one, and has forgotten "
+            f"the import or was restored from before it, look for these rows, then give --unsure send or "
+            f"--unsure skip to go on behind them"
         )
 
 
