@@ -95,8 +95,8 @@ class UnsureSteps(Exception):
         rows = steps * STEP_BATCHES
         super().__init__(
             f"the cluster does not know this import: it has forgotten it, or is another one, for which to "
-            f"give another folder with --progress. {steps} steps were begun and not done: the rows of at most "
-            f"{rows} batches from row {begin} on may be scheduled. Look for them; then "
+            f"give another folder with --progress. {steps} steps were begun and not done: the rows of "
+            f"at most {rows} batches from row {begin} on may be scheduled. Look for them; then "
             f"give --unsure skip to leave them out, or --unsure send to send them with the property {UNSURE}"
         )
 
