@@ -254,7 +254,8 @@ def _properties(column: pa.Array | None, count: int) -> tuple[pa.MapArray, pa.Bo
         if column.null_count:
             column = pa.array([row or [] for row in column.to_pylist()], column.type)
         names, values = (half.cast(pa.string()) for half in (column.keys, column.items))
-        return pa.MapArray.from_arrays(column.offsets, names, pc.fill_null(values, "")), _all(count)
+        offsets = pa.array(column.offsets.to_numpy())  # of their own, where the column is a part of another
+        return pa.MapArray.from_arrays(offsets, names, pc.fill_null(values, "")), _all(count)
     is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
     if not (is_text or pa.types.is_struct(column.type)):
         text = f"the column of properties is of type {column.type}: give a map, a struct or JSON objects"
