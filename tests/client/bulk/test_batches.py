@@ -43,9 +43,7 @@ def plain(found: Batch) -> tuple[Any, ...]:
 
 @settings(deadline=None)
 @given(st.lists(row, max_size=80) | st.lists(faulty, max_size=80), st.data())
-def test_they_are_the_same_from_each_on_in_chunks_of_any_size(
-    rows: list[dict[str, Any]], data: Any
-) -> None:
+def test_they_are_the_same_from_each_on_in_chunks_of_any_size(rows: list[dict[str, Any]], data: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "TOPICS_MAX", 2)
         made = list(batches(chunks(rows, 0, 1), ROWS_MAX, BYTES_MAX))

@@ -27,6 +27,7 @@ class Node:
 
     def __init__(self, *, ends: bool = True) -> None:
         self.taken, self._ends = 0, ends
+        self.many = asyncio.Event()
 
     async def responses(self) -> AsyncGenerator[ExportedColumns]:
         yield ExportedColumns(head=PendingHead(cluster="c", topics=["t"], pending=PARTS * ROWS))
@@ -34,6 +35,8 @@ class Node:
             index = np.arange(part * ROWS, (part + 1) * ROWS)
             numbers = {name: index.astype("<u4").tobytes() for name in ("hour", "global_index")}
             self.taken += 1
+            if self.taken > export.PARTS_WAITING_MAX:
+                self.many.set()
             yield ExportedColumns(
                 messages=PendingColumns(
                     topic=bytes(4 * ROWS), due_ms=index.astype("<i8").tobytes(), **numbers,
@@ -42,6 +45,10 @@ class Node:
             )  # fmt: skip
         if self._ends:
             yield ExportedColumns(end=PendingEnd(messages=PARTS * ROWS))
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
 
 
 async def written(node: Node, path: Path) -> list[Any]:
@@ -61,8 +68,7 @@ async def test_parts_come_while_one_is_written_and_few_wait(
     path = tmp_path / "out.parquet"
     running = asyncio.ensure_future(written(node, path))
     async with asyncio.timeout(60):
-        while node.taken <= export.PARTS_WAITING_MAX:
-            await asyncio.sleep(0)
+        await node.many.wait()
     for _ in range(100):
         await asyncio.sleep(0)
     assert node.taken == export.PARTS_WAITING_MAX + 1
@@ -77,7 +83,7 @@ async def test_what_does_not_end_or_cannot_be_written_leaves_nothing(
 ) -> None:
     with pytest.raises(OutcomeUnknown, match="before its end"):
         await written(Node(ends=False), tmp_path / "out.parquet")
-    assert not list(tmp_path.iterdir())
+    assert not names(tmp_path)
 
     def full(self: Any, rows: Any) -> int:
         raise OSError(28, "No space left on device")
@@ -85,7 +91,7 @@ async def test_what_does_not_end_or_cannot_be_written_leaves_nothing(
     monkeypatch.setattr(export.Target, "add", full)
     with pytest.raises(OSError, match="No space"):
         await written(Node(), tmp_path / "folder")
-    assert not list(tmp_path.iterdir())
+    assert not names(tmp_path)
 
 
 async def test_a_write_under_way_is_over_before_the_file_is_removed(
@@ -115,4 +121,4 @@ async def test_a_write_under_way_is_over_before_the_file_is_removed(
     go.set()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert done == ["added", "removed"] and not list(tmp_path.iterdir())
+    assert done == ["added", "removed"] and not names(tmp_path)
