@@ -94,7 +94,7 @@ def _table(rows: Sequence[Sequence[Any]], description: Sequence[Any]) -> pa.Tabl
 def _plain(value: Any) -> Any:
     if isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day)
-    if isinstance(value, list):  # of texts, in one dimension or more
+    if isinstance(value, list):  # of texts, in however many dimensions
         return [text for one in value for text in (_plain(one) if isinstance(one, list) else [one])]
     return float(value) if type(value).__name__ == "Decimal" else value
 
