@@ -45,6 +45,7 @@ PROBE_S: Final = 43_200
 """No zone changes its offset and changes it back within so long."""
 UTC_ZONE: Final = ZoneInfo("UTC")
 _SECOND: Final = timedelta(seconds=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TimingInvalid(ValueError):
@@ -78,8 +79,12 @@ class Timing:
             yield fire_ms
 
     def local(self, fire_ms: int) -> str:
-        """Return a time in the schedule's zone, ISO 8601 with the offset."""
-        return _instant(fire_ms // 1000).astimezone(self.zone).isoformat()
+        """Return a time in the schedule's zone, ISO 8601 with the offset; in UTC where it has no such time."""
+        at = _instant(fire_ms // 1000)
+        try:
+            return at.astimezone(self.zone).isoformat()
+        except OverflowError:  # in the year 10000
+            return at.isoformat()
 
     def _interval(self, after_ms: int) -> Iterator[int]:
         number = max((after_ms - self.start_ms) // self.interval_ms + 1, 0 if self.counts_start else 1)
@@ -169,14 +174,15 @@ class Timing:
 def timing_of(spec: pb.RecurringSpec, created_ms: int) -> Timing:
     """Return the timing of a specification; the first one of a zone reads a file.
 
-    Raises TimingInvalid.
+    Raises TimingInvalid: by what the specification and this node say, whenever the schedule was created. One
+    that was created behind its end has no fire.
     """
     if spec.WhichOneof("timing") is None:
         raise TimingInvalid("give an interval or a cron expression")
     start_ms, counts_start = spec.start_ms or created_ms, bool(spec.start_ms)
     if not 0 <= spec.start_ms <= DUE_MS_MAX or not 0 <= spec.end_ms <= DUE_MS_MAX:
         raise TimingInvalid(f"start_ms and end_ms lie between 0 and {DUE_MS_MAX}")
-    if spec.end_ms and spec.end_ms <= start_ms:
+    if spec.end_ms and spec.end_ms <= spec.start_ms:
         raise TimingInvalid(f"it ends at {spec.end_ms}, which is not later than its start, {start_ms}")
     zone = zone_of(spec.zone)
     if spec.WhichOneof("timing") == "interval_ms":
@@ -213,4 +219,5 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def _instant(at_s: int) -> datetime:
-    return datetime.fromtimestamp(at_s, UTC)
+    """Return a time in UTC. Raises OverflowError beyond the year 9999, as arithmetic with it does."""
+    return _EPOCH + timedelta(seconds=at_s)

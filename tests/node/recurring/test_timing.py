@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tarry.node.recurring.timing import Timing, TimingInvalid, timing_of
 from tarry.proto import tarry_recurring_pb2 as pb
+from tarry.replication.state_machine.schedule import DUE_MS_MAX
 
 ZONES = (
     "Europe/Berlin",
@@ -188,6 +189,25 @@ def test_what_names_no_time_is_refused() -> None:
     ):
         with pytest.raises(TimingInvalid):
             timing_of(spec, 0)
+
+
+def test_a_schedule_that_is_created_behind_its_end_has_no_fire() -> None:
+    """Its leader would else look at it each minute, and tell of a time zone that it does not know."""
+    for spec in (pb.RecurringSpec(interval_ms=5, end_ms=7), pb.RecurringSpec(cron="* * * * *", end_ms=7)):
+        assert timing_of(spec, 7).after(7) is None
+
+
+@pytest.mark.parametrize("zone", ["", "America/New_York", "Asia/Tokyo"])
+@pytest.mark.parametrize("expression", ["* * * * *", "0 20 31 12 *", "0 3 * * *"])
+def test_time_ends_with_the_year_9999_in_every_zone(expression: str, zone: str) -> None:
+    for back_ms in (1, 1_500, 3_600_000, 86_400_000):
+        timing = cron(expression, zone, start_ms=DUE_MS_MAX - back_ms)
+        assert all(fire_ms <= DUE_MS_MAX for fire_ms in timing.fires(DUE_MS_MAX - back_ms))
+
+
+def test_a_time_that_its_zone_does_not_have_is_told_in_utc() -> None:
+    spec = pb.RecurringSpec(interval_ms=1_000, zone="Asia/Tokyo")
+    assert timing_of(spec, 0).local(DUE_MS_MAX) == "9999-12-31T23:59:59+00:00"
 
 
 def test_a_day_that_never_comes_has_no_fire() -> None:
