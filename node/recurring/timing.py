@@ -43,6 +43,10 @@ NAMES: Final = {
 }
 PROBE_S: Final = 43_200
 """No zone changes its offset and changes it back within so long."""
+WINDOW_S: Final = 32 * PROBE_S
+"""Changes of a zone's offset are looked for in so long at once, and kept: some 40 us, a window and zone."""
+WINDOWS_MAX: Final = 16_384
+"""Kept: of 700 years and zones, some 3 MiB."""
 UTC_ZONE: Final = ZoneInfo("UTC")
 _SECOND: Final = timedelta(seconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -140,35 +144,54 @@ class Timing:
         if instant.astimezone(self.zone).replace(tzinfo=None) == local:
             return at_s
         before_s = int(local.replace(tzinfo=self.zone, fold=1).timestamp())
-        return self._bisected(before_s, at_s)
+        return _bisected(self.zone, before_s, at_s)
 
     def _change(self, after_s: int, until_s: int) -> int | None:
         """Return when the offset first changes, later than one time and not later than another."""
-        offset_s, begin_s = self._offset_s(after_s), after_s
-        while begin_s < until_s:
-            end_s = min(begin_s + PROBE_S, until_s)
-            if self._offset_s(end_s) != offset_s:
-                return self._bisected(begin_s, end_s)
-            begin_s = end_s
+        for window in range(after_s // WINDOW_S, until_s // WINDOW_S + 1):
+            for changes_s in _changes(self.zone, window):
+                if after_s < changes_s <= until_s:
+                    return changes_s
         return None
-
-    def _bisected(self, before_s: int, after_s: int) -> int:
-        """Return the first second of another offset; of the two the first has one, and the second another."""
-        offset_s = self._offset_s(before_s)
-        while after_s - before_s > 1:
-            middle_s = (before_s + after_s) // 2
-            if self._offset_s(middle_s) == offset_s:
-                before_s = middle_s
-            else:
-                after_s = middle_s
-        return after_s
 
     def _local(self, at_s: int) -> datetime:
         return _instant(at_s).astimezone(self.zone).replace(tzinfo=None, fold=0)
 
     def _offset_s(self, at_s: int) -> int:
-        offset = _instant(at_s).astimezone(self.zone).utcoffset()
-        return 0 if offset is None else int(offset.total_seconds())
+        return _offset_s(self.zone, at_s)
+
+
+@lru_cache(maxsize=WINDOWS_MAX)
+def _changes(zone: ZoneInfo, window: int) -> tuple[int, ...]:
+    """Return when a zone's offset changes within a window, later than its beginning, s since the epoch.
+
+    A search over years looks at each of them: thousands of offsets for one fire, once.
+    """
+    end_s = min((window + 1) * WINDOW_S, DUE_MS_MAX // 1000)
+    probes = [*range(window * WINDOW_S, end_s, PROBE_S), end_s]
+    offsets = [_offset_s(zone, at_s) for at_s in probes]
+    return tuple(
+        _bisected(zone, probes[place - 1], probes[place])
+        for place in range(1, len(probes))
+        if offsets[place] != offsets[place - 1]
+    )
+
+
+def _bisected(zone: ZoneInfo, before_s: int, after_s: int) -> int:
+    """Return the first second of another offset; of the two the first has one, and the second another."""
+    offset_s = _offset_s(zone, before_s)
+    while after_s - before_s > 1:
+        middle_s = (before_s + after_s) // 2
+        if _offset_s(zone, middle_s) == offset_s:
+            before_s = middle_s
+        else:
+            after_s = middle_s
+    return after_s
+
+
+def _offset_s(zone: ZoneInfo, at_s: int) -> int:
+    offset = _instant(at_s).astimezone(zone).utcoffset()
+    return 0 if offset is None else int(offset.total_seconds())
 
 
 def timing_of(spec: pb.RecurringSpec, created_ms: int) -> Timing:

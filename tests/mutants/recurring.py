@@ -124,7 +124,7 @@ MUTANTS = (
     Mutant(
         "a_gap_swallows_a_fixed_time",
         "a nightly job fires at another time than the end of the gap",
-        "        return self._bisected(before_s, at_s)\n\n    def _change",
+        "        return _bisected(self.zone, before_s, at_s)\n\n    def _change",
         "        return at_s\n\n    def _change",
         (f"{TIMING}::test_a_fixed_time_in_the_gap_fires_at_its_end",),
     ),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarry.node.recurring import timing as timing_module
 from tarry.node.recurring.timing import Timing, TimingInvalid, timing_of
 from tarry.proto import tarry_recurring_pb2 as pb
 from tarry.replication.state_machine.schedule import DUE_MS_MAX
@@ -197,6 +199,26 @@ def test_a_schedule_that_is_created_behind_its_end_has_no_fire() -> None:
         assert timing_of(spec, 7).after(7) is None
 
 
+def test_a_search_over_years_looks_at_the_zone_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each fire of such a schedule holds the leader's event loop for milliseconds."""
+    looks: list[int] = []
+    offset_s = timing_module._offset_s
+
+    def looked(zone: ZoneInfo, at_s: int) -> int:
+        looks.append(at_s)
+        return offset_s(zone, at_s)
+
+    monkeypatch.setattr(timing_module, "_offset_s", looked)
+    timing_module._changes.cache_clear()
+    leap_days = cron("* * 29 2 *", "Europe/Berlin")
+    first = told(leap_days, "2028-02-29T23:58+01:00", 2)
+    assert first == ["2028-02-29T23:59:00+01:00", "2032-02-29T00:00:00+01:00"]
+    assert len(looks) > 1_000
+    looks.clear()
+    assert told(leap_days, "2028-02-29T23:58+01:00", 2) == first
+    assert len(looks) < 10
+
+
 @pytest.mark.parametrize("zone", ["", "America/New_York", "Asia/Tokyo"])
 @pytest.mark.parametrize("expression", ["* * * * *", "0 20 31 12 *", "0 3 * * *"])
 def test_time_ends_with_the_year_9999_in_every_zone(expression: str, zone: str) -> None:
@@ -252,8 +274,6 @@ def test_fixed_times_fire_for_each_local_time_once(zone: str, expression: str, a
 
 
 def _matches(expression: str, zone: str, at_ms: int) -> bool:
-    from zoneinfo import ZoneInfo
-
     from cronsim import CronSim
 
     local = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(ZoneInfo(zone)).replace(tzinfo=None)
