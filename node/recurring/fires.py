@@ -31,7 +31,10 @@ from tarry.replication.state_machine.recurring_table import NONE_COMES, Entry
 log = structlog.get_logger()
 
 PLANS: Final = 50
-"""Looked at in one turn of the event loop, and proposed with one command: some 5 ms to plan, and to apply."""
+"""Looked at in one turn of the event loop, and proposed with one command: some 5 ms to plan, and to apply.
+
+Fewer, where more than plan.WORKED_MAX fires are worked out, or records have more than plan.BYTES_MAX bytes.
+"""
 ENTRIES: Final = 5_000
 """Put into a new leader's heap in one turn."""
 STALE_MAX: Final = 10_000
@@ -165,14 +168,18 @@ class Fires:
     def _plans(self, now_ms: int) -> list[log_pb.SchedulePlan]:
         """Look at some of the schedules whose time has come; return the plans."""
         plans: dict[int, log_pb.SchedulePlan] = {}
+        worked = size_bytes = 0
         for _ in range(PLANS):
             if not self._heap or self._heap[0][0] > now_ms + plan.AHEAD_MS:
+                break
+            if worked > plan.WORKED_MAX or size_bytes > plan.BYTES_MAX:
                 break
             _, number, changes = heappop(self._heap)
             entry = self._machine.recurring.numbered(number)
             if entry is None or entry.changes != changes or number in plans:
                 continue  # changed since: another item of the heap is of it as it is now
             looked = self._looked(entry, now_ms)
+            worked, size_bytes = worked + looked.worked, size_bytes + looked.size_bytes
             if looked.plan is not None:
                 plans[number] = looked.plan
             elif looked.again_ms is not None:

@@ -93,9 +93,26 @@ MUTANTS = (
         "or (next_ms is not None and next_ms < self._due_ms)",
         "or (next_ms is not None and next_ms < self._due_ms and len(self._plan.fires) == 0)",
         (
-            f"{PLAN}::test_a_long_absence_is_decided_in_pieces_that_agree_with_the_whole",
+            f"{PLAN}::test_what_an_interval_misses_is_left_out_at_once_as_it_would_be_one_by_one",
             f"{PLAN}::test_fires_that_came_while_nobody_led_follow_the_policy",
         ),
+    ),
+    Mutant(
+        "an_interval_misses_its_last_fire_too",
+        "after a long outage a schedule does not fire once",
+        "        count -= self._spec.missed != pb.MISSED_POLICY_NONE  # the last of them fires\n",
+        "",
+        (
+            f"{PLAN}::test_a_long_absence_is_decided_in_pieces_that_agree_with_the_whole",
+            f"{PLAN}::test_what_an_interval_misses_is_left_out_at_once_as_it_would_be_one_by_one",
+        ),
+    ),
+    Mutant(
+        "plans_of_a_command_have_any_number_of_bytes",
+        "after an outage one entry makes hundreds of MiB of messages on every replica",
+        "            if worked > plan.WORKED_MAX or size_bytes > plan.BYTES_MAX:\n                break\n",
+        "",
+        (f"{FIRES}::test_a_command_makes_messages_of_so_many_bytes",),
     ),
     Mutant(
         "jitter_goes_past_the_next_fire",

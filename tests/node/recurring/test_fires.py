@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tarry.node.recurring import fires as fires_module
+from tarry.node.recurring import plan
 from tarry.node.recurring.fires import FireCounts, Fires
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_recurring_pb2 as pb
@@ -35,6 +36,7 @@ class Lead:
         self.asked = 0
         self.looks = 0
         self.ahead_ms = 0
+        self.messages = 0  # of the command that made most
         self._tasks: list[asyncio.Task[None]] = []
 
     def now_ms(self) -> int:
@@ -49,17 +51,16 @@ class Lead:
             self.fires.changed(changed)
         return done[-1]
 
-    def put(self, name: str = "s", **more: Any) -> Any:
+    def put(self, name: str = "s", record: bytes = b"", **more: Any) -> Any:
         spec = pb.RecurringSpec(
             **{"topic": "t", **({} if "cron" in more else {"interval_ms": 1_000}), **more}
         )
-        command = log_pb.RecurringCommand(
-            name=name, change=log_pb.RECURRING_CHANGE_PUT, spec=spec.SerializeToString(), now_ms=self.now_ms()
-        )
-        return self.apply(command)
+        told = {"spec": spec.SerializeToString(), "record": record, "now_ms": self.now_ms()}
+        return self.apply(log_pb.RecurringCommand(name=name, change=log_pb.RECURRING_CHANGE_PUT, **told))
 
     async def propose(self, command: log_pb.FireCommand) -> Any:
         await asyncio.sleep(0.005)
+        self.messages = max(self.messages, sum(len(one.fires) for one in command.plans))
         return self.apply(command)
 
     async def is_settled(self, hour: int, global_index: int) -> bool:
@@ -237,6 +238,22 @@ def test_a_zone_that_this_node_does_not_know_is_told_and_looked_at_again(
         assert told == ["lost"] * 3
         assert lead.counts.unplannable == 3
         assert lead.state("there").fired >= 129
+
+    play(tmp_path, act)
+
+
+def test_a_command_makes_messages_of_so_many_bytes(tmp_path: Path) -> None:
+    """A command names schedules: applied, it copies the record of each once for each message."""
+
+    async def act(lead: Lead) -> None:
+        for number in range(8):
+            lead.put(f"s{number}", record=bytes(plan.BYTES_MAX // 3), missed=pb.MISSED_POLICY_ALL)
+        lead.begin()
+        await asyncio.sleep(0.2)
+        lead.ahead_ms = 10_000  # nobody led meanwhile
+        await asyncio.sleep(1)
+        assert all(lead.state(f"s{number}").fired >= 10 for number in range(8))
+        assert 1 < lead.messages <= 6
 
     play(tmp_path, act)
 

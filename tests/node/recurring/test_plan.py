@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from tarry.node.recurring.plan import AHEAD_MS, FIRES_MAX, MISSED_AFTER_MS, Look, jitter_ms, look
+from tarry.node.recurring.plan import (
+    AHEAD_MS,
+    BYTES_MAX,
+    FIRES_MAX,
+    MISSED_AFTER_MS,
+    WORKED_MAX,
+    Look,
+    jitter_ms,
+    look,
+)
 from tarry.node.recurring.timing import timing_of
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_recurring_pb2 as pb
@@ -99,6 +108,52 @@ def test_a_long_absence_is_decided_in_pieces_that_agree_with_the_whole() -> None
         all_fire = missed == pb.MISSED_POLICY_ALL
         late = 199 if missed == pb.MISSED_POLICY_NONE else 198
         assert fired == list(range(1 if all_fire else late, 201))
+
+
+@pytest.mark.parametrize("missed", pb.MissedPolicy.values())
+@pytest.mark.parametrize("end_ms", [0, 700 * MINUTE, 700 * MINUTE + 1, 5_000 * MINUTE])
+def test_what_an_interval_misses_is_left_out_at_once_as_it_would_be_one_by_one(
+    missed: int, end_ms: int
+) -> None:
+    """The same times by a cron expression are looked at one after another."""
+    found = []
+    for timing in ({"interval_ms": MINUTE}, {"interval_ms": 0, "cron": "* * * * *"}):
+        state: dict[str, Any] = {"decided_ms": 1, "next_ms": MINUTE}
+        fires: list[list[int]] = []
+        plans = 0
+        spec = {**timing, "missed": missed, "end_ms": end_ms}
+        while (plan := looked(900 * MINUTE + 7, spec=spec, **state).plan) is not None:
+            plans += 1
+            for fire in plan.fires:
+                if fires and fire.outcome == MISSED and fires[-1][0] == MISSED:
+                    fires[-1] = [MISSED, fire.fire_ms, fires[-1][2] + fire.fires]
+                else:
+                    fires.append([fire.outcome, fire.fire_ms, max(fire.fires, 1)])
+            state = {"decided_ms": plan.decided_ms, "next_ms": plan.next_ms}
+        found.append((fires, state))
+        assert plans <= (16 if missed == pb.MISSED_POLICY_ALL else 3)
+    assert found[0] == found[1]
+
+
+def test_a_month_without_a_leader_is_one_plan_of_an_interval_and_few_of_an_expression() -> None:
+    month_ms = 31 * 86_400_000
+    found = looked(month_ms, spec={"interval_ms": 1_000}, next_ms=1_000)
+    assert found.plan is not None
+    assert found.plan.next_ms == month_ms + 1_000
+    assert found.plan.fires[0].fires == month_ms // 1_000 - 61
+    found = looked(month_ms, spec={"interval_ms": 0, "cron": "* * * * * *"}, next_ms=1_000)
+    assert found.plan is not None
+    assert (found.plan.fires[0].fires, found.worked) == (WORKED_MAX, WORKED_MAX - 1)
+
+
+def test_the_records_of_a_plan_have_a_bound() -> None:
+    for size_bytes, fires in ((BYTES_MAX // 4, 4), (BYTES_MAX // 4 + 1, 3), (2 * BYTES_MAX, 1)):
+        spec = {"missed": pb.MISSED_POLICY_ALL}
+        found = looked(200 * MINUTE, spec=spec, next_ms=MINUTE, record=b"x" * size_bytes)
+        assert found.plan is not None
+        assert len(found.plan.fires) == fires
+        assert found.plan.next_ms == (fires + 1) * MINUTE
+        assert found.size_bytes == fires * size_bytes
 
 
 OVERLAPPING = {"decided_ms": MINUTE, "next_ms": 2 * MINUTE, "has_last": True}
