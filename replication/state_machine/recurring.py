@@ -126,6 +126,8 @@ class Recurring:
             self._undo(state, command.now_ms)
         for name, value in given.items():
             setattr(state, name, value)
+        topic = pb.RecurringSpec.FromString(command.spec).topic
+        self._queues.of(topic)  # made, so that it counts before it fires
         self._begin_anew(state, command.now_ms)
         return Recurred(state.number, changed=True)
 

@@ -29,6 +29,13 @@ MUTANTS = (
         (f"{MACHINE}::test_two_plans_of_one_schedule_in_a_command_count_once",),
     ),
     Mutant(
+        "fires_make_topics_that_nobody_has_counted",
+        "schedules make five times as many topics as the cluster may have",
+        "        self._queues.of(topic)  # made, so that it counts before it fires\n",
+        "",
+        (f"{MACHINE}::test_a_put_makes_its_topic_so_that_the_leader_counts_it",),
+    ),
+    Mutant(
         "what_was_decided_fires_again",
         "a fire is doubled",
         "        if not waited and not after_ms < fire.fire_ms <= plan.decided_ms:\n            return False\n",

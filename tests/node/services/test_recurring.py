@@ -238,6 +238,18 @@ def test_limits_name_what_to_raise(tmp_path: Path) -> None:
     play(tmp_path, act, limits=limits)
 
 
+def test_schedules_make_no_more_topics_than_there_may_be(tmp_path: Path) -> None:
+    async def act(caller: Caller) -> None:
+        for topic in ("one", "two", "two"):
+            assert (await caller.put(f"of-{topic}", topic=topic, paused=True)).number
+        assert reason(await caller.put("more", topic="three")) is Reason.TOO_MANY_QUEUES
+        assert reason(await caller.put("of-one", topic="three")) is Reason.TOO_MANY_QUEUES
+        assert (await caller.put("of-one", topic="two")).revision == 2
+        assert caller.lead.machine.queues.live == 2
+
+    play(tmp_path, act, limits={"queues_max": 2})
+
+
 def test_a_fire_waits_for_the_acknowledgement_of_the_last_and_of_its_retry(tmp_path: Path) -> None:
     async def act(caller: Caller) -> None:
         edge, machine = caller.lead.edge, caller.lead.machine

@@ -100,6 +100,17 @@ def test_a_schedule_is_put_and_changed_by_its_name(fresh: Machine) -> None:
     )
 
 
+def test_a_put_makes_its_topic_so_that_the_leader_counts_it(fresh: Machine) -> None:
+    """Fires ask nobody: made by them, topics of 100,000 schedules would be more than any limit has."""
+    apply(raised(fresh), put("a", topic="one"), put("b", topic="two"))
+    assert fresh.queues.live == 2
+    apply(fresh, put("b", topic="three"), put("b", topic="three"))
+    assert fresh.queues.live == 3
+    full = put("c", topic="four", schedules_max=2)
+    apply(fresh, full)
+    assert fresh.queues.find("four") is None
+
+
 def test_below_its_level_nothing_recurs(fresh: Machine) -> None:
     for payload in (put(), log_pb.FireCommand(now_ms=NOW_MS)):
         (refused,) = apply(fresh, payload)
