@@ -49,6 +49,8 @@ ENTRIES: Final = 100
 """Told of in one turn of the event loop."""
 SEARCHES_MAX: Final = 4
 """Computations of fires at once, in threads of their own."""
+SEARCHES_WAITING_MAX: Final = 100
+"""Calls that wait for one, each with its request in memory; beyond, they are refused."""
 ATTEMPTS_MAX: Final = 16
 """How often a trigger is proposed again for a schedule that changed meanwhile."""
 
@@ -70,7 +72,7 @@ class RecurringService:
         self._run_blocking = core.run_blocking
         self._authorizer, self._calls = authorizer, calls
         self._turns = IntakeTurns()
-        self._searching = 0
+        self._searches, self._searching = asyncio.Semaphore(SEARCHES_MAX), 0
 
     def locals(self) -> dict[str, Local]:
         """Return what answers each call from its bytes."""
@@ -291,15 +293,16 @@ class RecurringService:
         self, spec: pb.RecurringSpec, created_ms: int, after_ms: int, count: int
     ) -> list[int] | Refusal:
         """Return the next fires, computed beside the event loop: a search may take tens of ms."""
-        if self._searching >= SEARCHES_MAX:
-            text = f"the fires of {SEARCHES_MAX} schedules are being computed: try again"
+        if self._searching >= SEARCHES_MAX + SEARCHES_WAITING_MAX:
+            text = f"{self._searching} calls wait until the fires of a schedule are computed: try again"
             return Refusal(Reason.OVERLOADED, text, retry_ms=100)
         self._searching += 1
         try:
-            found: list[int] | Refusal = await self._run_blocking(
-                lambda: _computed(spec, created_ms, after_ms, count)
-            )
-            return found
+            async with self._searches:
+                found: list[int] | Refusal = await self._run_blocking(
+                    lambda: _computed(spec, created_ms, after_ms, count)
+                )
+                return found
         finally:
             self._searching -= 1
 

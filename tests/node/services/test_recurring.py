@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tarry.node.edge.auth import Authorizer
-from tarry.node.services import topic_admin
+from tarry.node.services import recurring, topic_admin
 from tarry.node.services.recurring import RecurringService
 from tarry.proto import tarry_recurring_pb2 as pb
 from tarry.proto.reasons import Reason
@@ -248,6 +248,20 @@ def test_schedules_make_no_more_topics_than_there_may_be(tmp_path: Path) -> None
         assert caller.lead.machine.queues.live == 2
 
     play(tmp_path, act, limits={"queues_max": 2})
+
+
+def test_many_puts_at_once_wait_for_each_other_and_too_many_are_refused(tmp_path: Path) -> None:
+    async def act(caller: Caller) -> None:
+        most = recurring.SEARCHES_MAX + recurring.SEARCHES_WAITING_MAX
+        puts = [caller.put(f"s{number}", interval_ms=60_000) for number in range(most)]
+        told = await asyncio.gather(*puts)
+        assert [one.revision for one in told] == [1] * most
+        more = [caller.fires(spec=pb.RecurringSpec(interval_ms=60_000)) for _ in range(most + 9)]
+        refused = [one for one in await asyncio.gather(*more) if isinstance(one, Refusal)]
+        assert [(one.reason, one.retry_ms) for one in refused] == [(Reason.OVERLOADED, 100)] * 9
+        assert (await caller.put("then", interval_ms=60_000)).revision == 1
+
+    play(tmp_path, act)
 
 
 def test_a_fire_waits_for_the_acknowledgement_of_the_last_and_of_its_retry(tmp_path: Path) -> None:
