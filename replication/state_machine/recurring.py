@@ -179,7 +179,7 @@ class Recurring:
 
     def _undo(self, state: log_pb.RecurringCheckpoint, now_ms: int) -> None:
         """Cancel the last fire's message where it is pending; a fire yet to come is not decided then."""
-        entries = [one for one in state.history if one.outcome == FIRED and one.fire_ms == state.fired_ms]
+        entries = [one for one in state.history if _is_fire(one, state.fired_ms)]
         if not entries:
             return
         last = entries[-1]
@@ -303,7 +303,7 @@ def _is_sound(plan: log_pb.SchedulePlan, state: log_pb.RecurringCheckpoint) -> b
         return False
     after_ms = state.decided_ms
     for position, fire in enumerate(plan.fires):
-        waited = position == 0 and fire.fire_ms == state.waiting_ms and fire.outcome == FIRED
+        waited = position == 0 and fire.fire_ms == state.waiting_ms > 0 and fire.outcome == FIRED
         if not waited and not after_ms < fire.fire_ms <= plan.decided_ms:
             return False
         after_ms = max(after_ms, fire.fire_ms)
@@ -329,7 +329,7 @@ def _note_message(
         due_ms=max(due_ms, 1),
         decided_ms=now_ms,
     )
-    del state.history[:-HISTORY]
+    _cut(state, state.fired_ms if triggered else fire.fire_ms)
     state.has_last, state.last_hour, state.last_index, state.last_due_ms = (
         True,
         hour,
@@ -362,8 +362,20 @@ def _note(
     """Add to the history; what is left out one after another has one entry."""
     last = state.history[-1] if state.history else None
     if last is not None and last.outcome == outcome and outcome in (SKIPPED, MISSED):
-        last.fire_ms, last.decided_ms = fire_ms, now_ms
+        last.fire_ms, last.decided_ms = max(last.fire_ms, fire_ms), now_ms  # one that waited is the older
         last.fires = min(last.fires + fires, FIRES_MAX)
         return
     state.history.add(outcome=outcome, fire_ms=fire_ms, decided_ms=now_ms, fires=fires)
-    del state.history[:-HISTORY]
+    _cut(state, state.fired_ms)
+
+
+def _cut(state: log_pb.RecurringCheckpoint, fired_ms: int) -> None:
+    """Forget the oldest entry beyond the history's, but not that of the last fire: it names what to cancel."""
+    if len(state.history) > HISTORY:
+        of_last = [place for place, one in enumerate(state.history) if _is_fire(one, fired_ms)]
+        del state.history[1 if of_last[-1:] == [0] else 0]
+
+
+def _is_fire(one: log_pb.FireCheckpoint, fire_ms: int) -> bool:
+    """Return whether an entry is of a fire's message; one that was cancelled and fired again has two."""
+    return one.outcome == FIRED and one.fire_ms == fire_ms

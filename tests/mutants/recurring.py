@@ -29,6 +29,13 @@ MUTANTS = (
         (f"{MACHINE}::test_two_plans_of_one_schedule_in_a_command_count_once",),
     ),
     Mutant(
+        "a_history_forgets_what_a_pause_cancels",
+        "a schedule that was triggered ten times fires though it is paused",
+        "        del state.history[1 if of_last[-1:] == [0] else 0]\n",
+        "        del state.history[0]\n",
+        (f"{MACHINE}::test_a_pause_cancels_the_last_fire_however_often_it_was_triggered_since",),
+    ),
+    Mutant(
         "fires_make_topics_that_nobody_has_counted",
         "schedules make five times as many topics as the cluster may have",
         "        self._queues.of(topic)  # made, so that it counts before it fires\n",

@@ -172,6 +172,7 @@ def test_a_fire_that_was_decided_is_not_planned_again(fresh: Machine) -> None:
         fire(fresh, (CANCELLED, NOW_MS + 2_000)),
         fire(fresh, (FIRED, NOW_MS + 2_000), decided_ms=0),
         fire(fresh, decided_ms=NOW_MS),
+        fire(fresh, (FIRED, 0), decided_ms=NOW_MS + 1_000, next_ms=0),  # nothing waits
     )
     for command in wrong:
         assert apply(fresh, command) == [Fired((None,))]
@@ -253,6 +254,28 @@ def test_a_fire_under_a_trigger_is_cancelled_by_a_pause(fresh: Machine) -> None:
     apply(fresh, change("PAUSE"))
     assert outcomes(fresh) == [FIRED, TRIGGERED, CANCELLED]
     assert state(fresh).has_last  # the triggered one
+
+
+def test_a_pause_cancels_the_last_fire_however_often_it_was_triggered_since(fresh: Machine) -> None:
+    apply(raised(fresh), put())
+    apply(fresh, fire(fresh, (FIRED, NOW_MS + 1_000)), change("PAUSE"), change("RESUME"))
+    apply(fresh, fire(fresh, (FIRED, NOW_MS + 1_000)))  # the same fire's second message
+    for number in range(2 * HISTORY):
+        apply(fresh, fire(fresh, (TRIGGERED, NOW_MS + number), decided_ms=0, next_ms=0))
+    assert outcomes(fresh) == [FIRED, *[TRIGGERED] * (HISTORY - 1)]
+    pending = fresh.wheel.pending
+    apply(fresh, change("PAUSE"))
+    assert fresh.wheel.pending == pending - 1
+    assert outcomes(fresh)[-1] == CANCELLED
+    assert len(state(fresh).history) == HISTORY
+
+
+def test_a_fire_that_waited_is_counted_behind_those_that_were_skipped(fresh: Machine) -> None:
+    apply(raised(fresh), put())
+    apply(fresh, fire(fresh, (QUEUED, NOW_MS + 1_000), (SKIPPED, NOW_MS + 2_000)))
+    apply(fresh, change("PAUSE", now_ms=NOW_MS + 2_500))
+    last = state(fresh).history[-1]
+    assert (last.outcome, last.fire_ms, last.fires) == (SKIPPED, NOW_MS + 2_000, 2)
 
 
 def test_a_queued_fire_fires_once_though_it_was_decided(fresh: Machine) -> None:
