@@ -40,7 +40,10 @@ ENTRIES: Final = 5_000
 STALE_MAX: Final = 10_000
 """Items beyond twice the schedules at which the heap is built anew: most are of what has changed since."""
 UNSETTLED_MS: Final = 1_000
-"""From one look to the next at whether a message that a fire waits for is settled."""
+"""From one look to the next at whether a message that a fire waits for is settled, at least."""
+UNSETTLED_MS_MAX: Final = 30_000
+"""At most. Between both a sixteenth of what it has waited: thousands that wait for a consumer which is gone
+would else keep the leader busy with questions."""
 UNPLANNED_MS: Final = 60_000
 """Until the next look at a schedule whose zone this node does not know."""
 
@@ -128,8 +131,9 @@ class Fires:
                     continue
                 state = entry.state()
                 settled = await self._settled(state.last_hour, state.last_index)
-                self._answers[number] = changes, settled
-                self._push(0, entry)
+                if self._machine.recurring.numbered(number) is entry:  # else it has changed, or is gone
+                    self._answers[number] = changes, settled
+                    self._push(0, entry)
                 await asyncio.sleep(0)
             self._to_ask.clear()
             await self._to_ask.wait()
@@ -207,7 +211,9 @@ class Fires:
         # the last message is not settled: at the fire's time it is asked once more, not earlier
         again_ms = [] if looked.again_ms is None else [looked.again_ms + plan.AHEAD_MS]
         if entry.waiting_ms:
-            again_ms.append(now_ms + plan.AHEAD_MS + UNSETTLED_MS)
+            waited_ms = (now_ms - entry.waiting_ms) // 16
+            pause_ms = min(max(UNSETTLED_MS, waited_ms), UNSETTLED_MS_MAX)
+            again_ms.append(now_ms + plan.AHEAD_MS + pause_ms)
         return plan.Look(None, min(again_ms, default=None))
 
     async def _sleep(self, now_ms: int) -> None:

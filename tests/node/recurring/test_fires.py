@@ -225,6 +225,47 @@ def test_a_queued_fire_comes_as_soon_as_the_last_is_settled(tmp_path: Path) -> N
     play(tmp_path, act)
 
 
+def test_a_fire_that_has_waited_for_long_is_asked_about_less_often(tmp_path: Path) -> None:
+    async def act(lead: Lead) -> None:
+        lead.settled = False
+        lead.put(overlap=pb.OVERLAP_POLICY_QUEUE, interval_ms=3_600_000)
+        lead.begin()
+        await asyncio.sleep(2 * 3_600 + 160)
+        asked = lead.asked
+        await asyncio.sleep(60)
+        assert asked + 4 <= lead.asked <= asked + 6  # it has waited for 160 s and more
+        await asyncio.sleep(1_800)
+        asked = lead.asked
+        await asyncio.sleep(600)
+        assert asked + 19 <= lead.asked <= asked + 21
+        lead.settled = True
+        await asyncio.sleep(31)
+        assert [(outcome, fire_s) for outcome, fire_s, _ in lead.history()[1:]] == [
+            (QUEUED, 7_200),
+            (FIRED, 7_200),
+        ]
+
+    play(tmp_path, act)
+
+
+def test_an_answer_about_a_schedule_that_is_gone_is_not_kept(tmp_path: Path) -> None:
+    async def act(lead: Lead) -> None:
+        async def settled(hour: int, global_index: int) -> bool:
+            lead.apply(change("DELETE", now_ms=lead.now_ms()))
+            return True
+
+        lead.put(overlap=pb.OVERLAP_POLICY_SKIP)
+        lead.begin()
+        await asyncio.sleep(0.6)
+        assert lead.fires is not None
+        lead.fires._settled = settled
+        await asyncio.sleep(2)
+        assert len(lead.machine.recurring) == 0
+        assert not lead.fires._answers
+
+    play(tmp_path, act)
+
+
 def test_a_zone_that_this_node_does_not_know_is_told_and_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
