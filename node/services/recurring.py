@@ -184,7 +184,8 @@ class RecurringService:
             entry = await self._entry(request.name, context)
             if isinstance(entry, Refusal):
                 return entry
-            triggered = entry.state().triggered
+            state = entry.state()
+            triggered, record_bytes = state.triggered, len(state.record)
             if request.HasField("if_triggered") and request.if_triggered != triggered:
                 text = (
                     f"schedule {request.name!r} was triggered {triggered} times, not {request.if_triggered}"
@@ -194,7 +195,8 @@ class RecurringService:
             fire = log_pb.PlannedFire(outcome=TRIGGERED, fire_ms=now_ms, due_ms=now_ms)
             plan = log_pb.SchedulePlan(number=entry.number, changes=entry.changes, fires=[fire])
             command = log_pb.FireCommand(plans=[plan], now_ms=now_ms)
-            done: Fired = await self._driver.propose(self._machine.encode(command), cost_us(command))
+            cost = cost_us(command, record_bytes=record_bytes)
+            done: Fired = await self._driver.propose(self._machine.encode(command), cost)
             (last,) = done.last
             if last is not None:
                 message = MessageId(self._shard, last.hour, last.global_index)
@@ -223,10 +225,11 @@ class RecurringService:
         ):
             return refusal
         table, told = self._machine.recurring, pb.ListRecurringResponse(total=len(self._machine.recurring))
-        name, size = max(request.cursor, request.name_prefix), 0
+        name, size, turn_bytes = max(request.cursor, request.name_prefix), 0, 0
         for looked in range(0, NAMES, ENTRIES):
             names = table.names_from(name, ENTRIES + 1)
             if looked:
+                turn_bytes = 0
                 await asyncio.sleep(0)
             for name in names[:ENTRIES]:
                 if not name.startswith(request.name_prefix):
@@ -236,6 +239,9 @@ class RecurringService:
                     return told
                 entry = table.named(name)
                 if entry is not None and self._is_listed(entry, request.topic, context):
+                    if (turn_bytes := turn_bytes + entry.size_bytes) > PAGE_BYTES:  # bodies are read, too
+                        turn_bytes = entry.size_bytes
+                        await asyncio.sleep(0)
                     one = told.recurring.add()
                     one.CopyFrom(self._told(entry))
                     one.spec.record.ClearField("body")

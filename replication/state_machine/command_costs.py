@@ -1,7 +1,7 @@
 """Estimates of how long a command will hold the event loop, made by the leader before it proposes it.
 
 Only the size of entries follows from it, nothing that applying does: replicas need not agree. Bytes are not
-in it: an entry's are bounded by themselves.
+in it, for an entry's are bounded by themselves, but for records that are taken from the state.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ FORGET_NS: Final = 20_000
 """Of each schedule that a deletion names by its number."""
 FIRED_NS: Final = 30_000
 """Of each of a plan's fires."""
+RECORD_BYTE_NS: Final = 2
+"""Of a record that a fire takes from the state: the entry's bytes do not have it."""
 RELEASE_NS: Final = 250
 TRIM_NS: Final = 2_000
 """Of a queue."""
@@ -57,13 +59,15 @@ SWEEP_NS: Final = 1_000_000
 """Of a trim that names hours: memory of moved messages is freed (wheel/moved_messages.py)."""
 
 
-def cost_us(command: Message, *, copies: bool = False, groups: int = 0) -> int:
+def cost_us(command: Message, *, copies: bool = False, groups: int = 0, record_bytes: int = 0) -> int:
     """Return how long applying the command is thought to take, in microseconds.
 
     ``copies``: it is an ack or a retry of offsets, ascending, of a retry queue.
     ``groups``: of the queue of which it cancels offsets.
+    ``record_bytes``: of the records of a FireCommand's messages.
     """
-    return (COMMAND_NS + _more_ns(command, copies=copies) + GROUP_NS * groups) // 1_000
+    beside_ns = GROUP_NS * groups + RECORD_BYTE_NS * record_bytes
+    return (COMMAND_NS + _more_ns(command, copies=copies) + beside_ns) // 1_000
 
 
 def _more_ns(command: Message, *, copies: bool) -> int:

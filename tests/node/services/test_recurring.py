@@ -30,7 +30,8 @@ class Caller:
 
     def __init__(self, lead: Leader, tokens: Any = None) -> None:
         self.lead = lead
-        self._locals = RecurringService(lead.node._core, Authorizer(tokens or {}), lead.edge._calls).locals()
+        self.service = RecurringService(lead.node._core, Authorizer(tokens or {}), lead.edge._calls)
+        self._locals = self.service.locals()
         self.context: Any = Context()
 
     async def call(self, name: str, request: Any, answer: Any = pb.RecurringResponse) -> Any:
@@ -219,6 +220,32 @@ def test_a_page_does_not_grow_beyond_its_bytes(tmp_path: Path) -> None:
         page = await caller.page()
         assert 0 < len(page.recurring) < 40
         assert page.cursor
+
+    play(tmp_path, act)
+
+
+def test_a_page_of_large_bodies_is_told_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(caller: Caller) -> None:
+        for number in range(24):
+            await caller.put(f"s{number:02}", paused=True, record=Record(body=bytes(200 << 10)))
+        service, told = caller.service, RecurringService._told
+        turn: list[str] = []
+        turns: list[int] = []
+
+        def end() -> None:
+            turns.append(len(turn))
+            turn.clear()
+
+        def counted(entry: Any) -> Any:
+            if not turn:
+                asyncio.get_running_loop().call_soon(end)
+            turn.append(entry.name)
+            return told(service, entry)
+
+        monkeypatch.setattr(service, "_told", counted)
+        assert len((await caller.page()).recurring) == 24
+        assert len(turns) >= 4
+        assert max(turns) <= recurring.PAGE_BYTES // (200 << 10) + 1
 
     play(tmp_path, act)
 

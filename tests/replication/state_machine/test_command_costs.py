@@ -16,6 +16,7 @@ from tarry.replication.state_machine.command_costs import (
     MESSAGE_NS,
     MOVE_NS,
     OFFSET_NS,
+    RECORD_BYTE_NS,
     RESCHEDULE_NS,
     RETRY_NS,
     SEARCH_NS,
@@ -41,6 +42,13 @@ def schedule(hours: int, *, now_ms: int = 0) -> log_pb.ScheduleCommand:
 def test_a_schedule_costs_by_messages_and_hours(hours: int) -> None:
     expected = COMMAND_NS + COUNT * MESSAGE_NS + TOPIC_NS + hours * HOUR_NS
     assert cost_us(schedule(hours)) == expected // 1_000
+
+
+def test_a_fire_costs_by_the_records_that_it_takes_from_the_state() -> None:
+    """So many triggers of large schedules as fit into an entry would else copy 50 MiB in one turn."""
+    command = log_pb.FireCommand(plans=[log_pb.SchedulePlan(fires=[log_pb.PlannedFire()])])
+    large = cost_us(command, record_bytes=1 << 20) - cost_us(command)
+    assert RECORD_BYTE_NS << 20 <= 1_000 * (large + 1) <= (RECORD_BYTE_NS << 20) + 2_000
 
 
 def test_a_schedule_without_hashes_of_keys_costs_what_looking_for_them_takes() -> None:
