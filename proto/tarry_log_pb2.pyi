@@ -488,7 +488,7 @@ class CancelReleasedCommand(_message.Message):
     def __init__(self, queue: _Optional[int] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., had_by: _Optional[_Iterable[str]] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class RecurringCommand(_message.Message):
-    __slots__ = ("name", "change", "spec", "tag_mask", "lane", "paused", "if_revision", "schedules_max", "bytes_max", "now_ms", "record", "numbers")
+    __slots__ = ("name", "change", "spec", "tag_mask", "lane", "paused", "if_revision", "schedules_max", "bytes_max", "now_ms", "record", "numbers", "topics")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CHANGE_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -501,6 +501,7 @@ class RecurringCommand(_message.Message):
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     RECORD_FIELD_NUMBER: _ClassVar[int]
     NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
     name: str
     change: RecurringChange
     spec: bytes
@@ -513,7 +514,8 @@ class RecurringCommand(_message.Message):
     now_ms: int
     record: bytes
     numbers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., change: _Optional[_Union[RecurringChange, str]] = ..., spec: _Optional[bytes] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., paused: _Optional[bool] = ..., if_revision: _Optional[int] = ..., schedules_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., now_ms: _Optional[int] = ..., record: _Optional[bytes] = ..., numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., change: _Optional[_Union[RecurringChange, str]] = ..., spec: _Optional[bytes] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., paused: _Optional[bool] = ..., if_revision: _Optional[int] = ..., schedules_max: _Optional[int] = ..., bytes_max: _Optional[int] = ..., now_ms: _Optional[int] = ..., record: _Optional[bytes] = ..., numbers: _Optional[_Iterable[int]] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FireCommand(_message.Message):
     __slots__ = ("plans", "now_ms")

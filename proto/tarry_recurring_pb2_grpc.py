@@ -86,8 +86,9 @@ class RecurringServiceServicer:
     """
 
     def PutRecurring(self, request, context):
-        """PutRecurring creates a schedule, or changes the one of that name. A change that says what the schedule says
-        already changes nothing, so the call may be repeated. Fires that have not come yet follow what is new.
+        """PutRecurring creates a schedule, and its topic, or changes the one of that name. A change that says what the
+        schedule says already changes nothing, so the call may be repeated. Fires that have not come yet follow what is
+        new.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

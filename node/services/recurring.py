@@ -119,6 +119,7 @@ class RecurringService:
             return refusal
         command = log_pb.RecurringCommand(
             name=request.name,
+            topics=topics,
             change=log_pb.RECURRING_CHANGE_PUT,
             spec=_bare(spec).SerializeToString(deterministic=True),
             paused=request.paused,
@@ -156,7 +157,8 @@ class RecurringService:
         entry = await self._entry(request.name, context)
         if isinstance(entry, Refusal):
             return entry
-        return await self._changed(log_pb.RecurringCommand(name=request.name, change=change), request)
+        command = log_pb.RecurringCommand(name=request.name, change=change, topics=[entry.topic])
+        return await self._changed(command, request)
 
     async def _changed(
         self,

@@ -187,7 +187,8 @@ class TopicCalls:
         for start in range(0, len(numbers), SCHEDULES_AT_ONCE):
             some = numbers[start : start + SCHEDULES_AT_ONCE]
             change = log_pb.RECURRING_CHANGE_DELETE
-            await self._propose_now(log_pb.RecurringCommand(change=change, numbers=some))
+            command = log_pb.RecurringCommand(change=change, numbers=some, topics=[topic])
+            await self._propose_now(command)
         return len(numbers)
 
     async def _delete_groups(self, topic: str) -> tuple[int, int]:

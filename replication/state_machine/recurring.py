@@ -82,8 +82,11 @@ class Recurring:
     def change(self, command: log_pb.RecurringCommand) -> Recurred | Refusal:
         """Create, change, delete, pause or resume a schedule; or delete some, whose topic goes next."""
         if command.numbers:
-            return Recurred(0, changed=self._table.remove_all(command.numbers) > 0)
+            return Recurred(0, changed=self._table.remove_all(self._of_topics(command)) > 0)
         entry = self._table.named(command.name)
+        if entry is not None and command.topics and entry.topic not in command.topics:
+            text = f"schedule {command.name!r} was moved to another topic just now: try again"
+            return Refusal(Reason.OVERLOADED, text, retry_ms=10)
         state = entry.state() if entry is not None else None
         revision = 0 if state is None else state.revision
         if command.HasField("if_revision") and command.if_revision != revision:
@@ -104,6 +107,12 @@ class Recurring:
                 return self._resume(state, command.now_ms)
             case _:
                 return Refusal(Reason.RECURRING_INVALID, f"there is no change {command.change}")
+
+    def _of_topics(self, command: log_pb.RecurringCommand) -> list[int]:
+        """Return the numbers that a deletion names; where it names a topic, of what has not left it since."""
+        entries = (self._table.numbered(number) for number in command.numbers)
+        topics = command.topics
+        return [entry.number for entry in entries if entry and (not topics or entry.topic in topics)]
 
     def _put(
         self, command: log_pb.RecurringCommand, state: log_pb.RecurringCheckpoint | None
@@ -370,7 +379,7 @@ def _note(
 
 
 def _cut(state: log_pb.RecurringCheckpoint, fired_ms: int) -> None:
-    """Forget the oldest entry beyond the history's, but not that of the last fire: it names what to cancel."""
+    """Forget the oldest entry of too many, but not that of the last fire: it names what to cancel."""
     if len(state.history) > HISTORY:
         of_last = [place for place, one in enumerate(state.history) if _is_fire(one, fired_ms)]
         del state.history[1 if of_last[-1:] == [0] else 0]

@@ -36,6 +36,13 @@ MUTANTS = (
         (f"{MACHINE}::test_a_pause_cancels_the_last_fire_however_often_it_was_triggered_since",),
     ),
     Mutant(
+        "a_change_is_applied_to_whatever_has_the_name",
+        "who may produce to one topic changes schedules of another, which came to be while the call waited",
+        "        if entry is not None and command.topics and entry.topic not in command.topics:\n",
+        "        if False:\n",
+        (f"{MACHINE}::test_a_change_leaves_a_schedule_of_a_topic_that_its_caller_has_not_asked_about",),
+    ),
+    Mutant(
         "fires_make_topics_that_nobody_has_counted",
         "schedules make five times as many topics as the cluster may have",
         "        self._queues.of(topic)  # made, so that it counts before it fires\n",

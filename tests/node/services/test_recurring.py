@@ -265,6 +265,25 @@ def test_limits_name_what_to_raise(tmp_path: Path) -> None:
     play(tmp_path, act, limits=limits)
 
 
+def test_a_put_does_not_change_what_comes_to_be_under_its_name_while_it_waits(tmp_path: Path) -> None:
+    """Who may produce to one topic may not change the schedules of another."""
+
+    async def act(caller: Caller) -> None:
+        service, searched = caller.service, caller.service._fires
+
+        async def waits(*asked: Any) -> Any:
+            service._fires = searched  # type: ignore[method-assign]
+            assert (await caller.put(topic="theirs")).revision == 1
+            return await searched(*asked)
+
+        service._fires = waits  # type: ignore[method-assign]
+        assert reason(await caller.put(topic="mine")) is Reason.OVERLOADED
+        assert (await caller.get()).spec.topic == "theirs"
+        assert (await caller.put(topic="mine")).revision == 2  # it is asked whether it may change theirs, too
+
+    play(tmp_path, act)
+
+
 def test_schedules_make_no_more_topics_than_there_may_be(tmp_path: Path) -> None:
     async def act(caller: Caller) -> None:
         for topic in ("one", "two", "two"):

@@ -111,6 +111,20 @@ def test_a_put_makes_its_topic_so_that_the_leader_counts_it(fresh: Machine) -> N
     assert fresh.queues.find("four") is None
 
 
+def test_a_change_leaves_a_schedule_of_a_topic_that_its_caller_has_not_asked_about(fresh: Machine) -> None:
+    apply(raised(fresh), put("a", topic="mine"), put("b", topic="theirs"))
+    for payload in (put("b", topic="mine", topics=["mine"]), change("DELETE", "b", topics=["mine"])):
+        (refused,) = apply(fresh, payload)
+        assert (refused.reason, refused.retry_ms) == (Reason.OVERLOADED, 10)
+    deletes = log_pb.RecurringCommand(
+        change=log_pb.RECURRING_CHANGE_DELETE, numbers=[1, 2], topics=["mine"], now_ms=NOW_MS
+    )
+    assert apply(fresh, deletes) == [Recurred(0, changed=True)]
+    assert fresh.recurring.names_from("", 9) == ["b"]
+    made, moved = put("a", topic="mine", topics=["mine"]), put("b", topic="mine", topics=["mine", "theirs"])
+    assert apply(fresh, made, moved) == [Recurred(3, changed=True), Recurred(2, changed=True)]
+
+
 def test_below_its_level_nothing_recurs(fresh: Machine) -> None:
     for payload in (put(), log_pb.FireCommand(now_ms=NOW_MS)):
         (refused,) = apply(fresh, payload)
