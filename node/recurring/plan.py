@@ -124,7 +124,7 @@ class _Planning:
                 self._fire(self._state.waiting_ms, fires.first)
                 self._waiting = False
         fires = self._leapt(fires)
-        for worked in range(WORKED_MAX):
+        for _ in range(WORKED_MAX):
             fire_ms = fires.first
             if fire_ms is None or fire_ms > self._now_ms + AHEAD_MS or self._is_full():
                 break
@@ -136,6 +136,7 @@ class _Planning:
                 again_ms = fire_ms  # until then it may be settled
                 break
             fires.take()
+            worked += 1
             self._decide(fire_ms, fires.first)
         self._plan.next_ms = NONE_COMES if fires.first is None else fires.first
         if not self._plan.fires and self._plan.next_ms == self._state.next_ms:

@@ -17,8 +17,8 @@ DONE: Final = (pb.GROUP_STATE_DONE, pb.GROUP_STATE_CANCELLED, pb.GROUP_STATE_GON
 async def is_settled(machine: Machine, delivery: Delivery, hour: int, global_index: int) -> bool:
     """Return whether a message, by its id, waits for nothing: neither it nor a retry of it, in any group.
 
-    Of a topic without a group a message is settled as it is released, and so is one that has misfired and gone
-    to another topic, whatever groups look at it there; of more groups than are told of one message
+    Of a topic without a group a message is settled as it is released, and so is one that has misfired and
+    gone to another topic, whatever groups look at it there; of more groups than are told of one message
     (`lives.GROUPS_MAX`) the others are not asked. Raises UnitsDamaged and WheelDamaged.
     """
     wheel = machine.wheel

@@ -83,7 +83,7 @@ class Timing:
             yield fire_ms
 
     def local(self, fire_ms: int) -> str:
-        """Return a time in the schedule's zone, ISO 8601 with the offset; in UTC where it has no such time."""
+        """Return a time in the schedule's zone, ISO 8601 with the offset; in UTC where it has none there."""
         at = _instant(fire_ms // 1000)
         try:
             return at.astimezone(self.zone).isoformat()

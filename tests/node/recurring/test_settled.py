@@ -18,7 +18,7 @@ LATE_MS = 10_000
 
 
 def test_what_has_misfired_waits_for_no_group_of_its_topic(tmp_path: Path) -> None:
-    """A group of the topic of misfired messages, where somebody looks at them one day, holds up no schedule."""
+    """A group of the topic of misfired messages, where somebody looks one day, holds up no schedule."""
 
     async def act() -> None:
         async with leader(tmp_path, Holds()) as lead:

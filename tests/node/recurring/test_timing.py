@@ -216,7 +216,7 @@ def test_a_search_over_years_looks_at_the_zone_once(monkeypatch: pytest.MonkeyPa
     assert len(looks) > 1_000
     looks.clear()
     assert told(leap_days, "2028-02-29T23:58+01:00", 2) == first
-    assert len(looks) < 10
+    assert len(looks) < 30  # at each change
 
 
 @pytest.mark.parametrize("zone", ["", "America/New_York", "Asia/Tokyo"])
