@@ -31,6 +31,16 @@ def test_what_a_page_points_to_is_there(page: Path) -> None:
     assert [file for file in files if not (ROOT / file).exists()] == []
 
 
+@pytest.mark.parametrize("folder", ["client", "console", "node"])
+def test_no_table_has_a_row_twice(folder: str) -> None:
+    twice = list[str]()
+    for page in (ROOT / folder).glob("*.md"):
+        for table in re.findall(r"^\|[ :|-]+\|\n((?:\|.*\n)+)", page.read_text(), re.MULTILINE):
+            firsts = re.findall(r"^\|(.+?) \|", table, re.MULTILINE)
+            twice += {f"{page.name}:{first}" for first in firsts if first.strip() and firsts.count(first) > 1}
+    assert twice == []
+
+
 def test_the_table_of_scenarios_has_each_with_what_is_done() -> None:
     row = r"^\| ([a-z-]+) \| (.+?) \| (?:light|singles|bulk|) ?\| (?:yes|\*\*no\*\*|not played) \|"
     shown = re.findall(row, CHAOS, re.MULTILINE)
