@@ -217,6 +217,17 @@ def test_a_range_is_chosen_by_dragging(scene: Scene) -> None:
         page.wait_for_selector("text=in the span")
 
 
+def test_a_range_that_is_being_typed_stays_as_the_page_lives(scene: Scene) -> None:
+    with page_of(scene.chromium, scene.url, viewport=PHONE) as page:
+        page.goto("/ahead?span=900")
+        start = page.get_attribute("#data-ahead", "data-start")
+        page.fill("#from", "2100-01-01T00:00:00Z")
+        page.press("#from", "Tab")
+        assert page.evaluate("document.activeElement.id") == "to"
+        shown(page.locator("#data-ahead")).not_to_have_attribute("data-start", start)
+        assert page.input_value("#from") == "2100-01-01T00:00:00Z"
+
+
 def test_what_is_due_in_a_range_is_cancelled_and_its_job_is_left_and_come_back_to(scene: Scene) -> None:
     with (
         page_of(scene.chromium, scene.url, viewport=PHONE) as page,

@@ -68,6 +68,14 @@ async def test_nothing_in_a_page_is_inline_or_of_another_host(browser: httpx.Asy
         assert re.findall(r'(?:src|href)="(?:https?:)?//', page) == []
 
 
+async def test_no_look_overwrites_what_is_typed_into_the_form_of_a_range(browser: httpx.AsyncClient) -> None:
+    page = (await browser.get("/ahead")).text
+    before, _, behind = page.partition('<div id="live"')
+    for field in ("from", "to"):
+        assert f'id="{field}"' in before
+        assert f'id="{field}"' not in behind
+
+
 async def test_a_visitor_s_cookie_is_set_once_and_not_for_scripts(browser: httpx.AsyncClient) -> None:
     first = (await browser.get("/sign-in")).headers["set-cookie"]
     assert first.startswith(f"{COOKIE}=")
