@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from tarry.console.views import cells
+from tarry.console.views.json_values import number_of, object_of, text_of
 from tarry.console.views.table import Column, Row
 
 COLUMNS: Final = (
@@ -30,23 +30,17 @@ def backup_row(name: str, manifest: bytes | None) -> Row:
         "kind": "warn",
     }
     row |= dict.fromkeys(("at_ms", "index", "bytes", "files"))
-    try:
-        told = json.loads(manifest) if manifest is not None else {}
-        numbers = {
-            "at_ms": int(told["cluster_time_ms"]),
-            "index": int(told["index"]),
-            "bytes": int(told["bytes"]),
-            "files": len(told["files"]),
-        }
-        return (
-            row
-            | numbers
-            | {
-                "cluster": str(told["cluster"]),
-                "node": str(told["node"]),
-                "state": "whole",
-                "kind": "good",
-            }
-        )
-    except (ValueError, KeyError, TypeError, RecursionError, OverflowError):
+    told = object_of(manifest) or {}
+    fields = {"at_ms": "cluster_time_ms", "index": "index", "bytes": "bytes"}
+    numbers = {name: number_of(told.get(field)) for name, field in fields.items()}
+    files = told.get("files")
+    if None in numbers.values() or not isinstance(files, list):
         return row
+    return row | {
+        **numbers,
+        "files": len(files),
+        "cluster": text_of(told.get("cluster")),
+        "node": text_of(told.get("node")),
+        "state": "whole",
+        "kind": "good",
+    }

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tarry.console.views import cells
+from tarry.console.views.json_values import number_of, object_of, text_of
 from tarry.console.views.table import Column, Row
 
-TEXT_CHARACTERS_MAX: Final = 500
 FIGURES_MAX: Final = 100
+FIGURE_CHARACTERS_MAX: Final = 2_000
 CHECKS_MAX: Final = 200
 ROWS_MAX: Final = 1_000
 """Of a check; a run writes 200."""
-NUMBER_MAX: Final = 2**63
 RUN_COLUMNS: Final = (
     Column("name", "Run", show=lambda row: cells.link(row["name"], "reconciliation", row["name"])),
     Column("state", "Promises", show=lambda row: cells.badge(row["state"], row["kind"])),
@@ -70,31 +69,31 @@ def run_row(name: str, summary: bytes | None) -> Row:
     """Return the row of a run; ``summary``: its summary.json, None where it cannot be read."""
     row: dict[str, object] = {"name": name, "state": "not finished", "kind": "warn", "broken": ""}
     row |= dict.fromkeys(("as_of_ms", "scheduled", "missing", "duplicates"))
-    told = _object(summary)
+    told = object_of(summary)
     if told is None or not isinstance(told.get("kept"), bool):
         return row
     broken = told.get("violations")
     return row | {
         "state": "kept" if told["kept"] else "broken",
         "kind": "good" if told["kept"] else "bad",
-        "broken": _text(", ".join(map(str, broken)) if isinstance(broken, dict) else ""),
-        **{name: _number(told.get(name)) for name in ("as_of_ms", "scheduled", "missing", "duplicates")},
+        "broken": text_of(", ".join(map(str, broken)) if isinstance(broken, dict) else ""),
+        **{name: number_of(told.get(name)) for name in ("as_of_ms", "scheduled", "missing", "duplicates")},
     }
 
 
 def run_of(findings: bytes) -> Run | None:
     """Return a run by its findings.json; None: that is none."""
-    told = _object(findings)
+    told = object_of(findings)
     if told is None or not isinstance(told.get("summary"), dict) or not isinstance(told.get("checks"), list):
         return None
     summary, ledgers = told["summary"], told.get("ledgers")
     kept = summary.get("kept")
     return Run(
-        _number(told.get("made_ms")),
-        tuple(map(_text, ledgers[:20])) if isinstance(ledgers, list) else (),
+        number_of(told.get("made_ms")),
+        tuple(map(text_of, ledgers[:20])) if isinstance(ledgers, list) else (),
         kept if isinstance(kept, bool) else None,
         [
-            (_text(name), _figure(value))
+            (text_of(name), _figure(value))
             for name, value in list(summary.items())[:FIGURES_MAX]
             if name != "kept"
         ],
@@ -118,46 +117,29 @@ def check_rows(run: Run, name: str) -> list[Row]:
 def _check(told: Mapping[str, Any]) -> Check:
     rows = told.get("rows")
     return Check(
-        _text(told.get("check")),
+        text_of(told.get("check")),
         told.get("promise") is True,
-        _number(told.get("count")) or 0,
+        number_of(told.get("count")) or 0,
         [_row(one) for one in rows[:ROWS_MAX] if isinstance(one, dict)] if isinstance(rows, list) else [],
     )
 
 
 def _row(told: Mapping[str, Any]) -> Row:
-    texts = {name: _text(told.get(name)) for name in ("id", "topic", "group", "source", "detail")}
-    return {**texts, **{name: _number(told.get(name)) for name in ("due_ms", "at_ms", "index")}}
-
-
-def _object(text: bytes | None) -> dict[str, Any] | None:
-    try:
-        told = json.loads(text) if text is not None else None
-    except (ValueError, RecursionError):
-        return None
-    return told if isinstance(told, dict) else None
-
-
-def _number(value: object) -> int | None:
-    is_one = isinstance(value, int) and not isinstance(value, bool) and abs(value) < NUMBER_MAX
-    return value if is_one else None  # type: ignore[return-value]
-
-
-def _text(value: object) -> str:
-    """Return a text as UTF-8 has it: JSON may name half a character."""
-    if not isinstance(value, str):
-        return ""
-    return value[:TEXT_CHARACTERS_MAX].encode(errors="replace").decode()
+    texts = {name: text_of(told.get(name)) for name in ("id", "topic", "group", "source", "detail")}
+    return {**texts, **{name: number_of(told.get(name)) for name in ("due_ms", "at_ms", "index")}}
 
 
 def _figure(value: object) -> str:
-    if (number := _number(value)) is not None:
+    """Return a figure, or those that one has in it; what lies deeper is left out."""
+    if not isinstance(value, dict):
+        return _plain(value)
+    parts = (f"{text_of(name)} {_plain(one)}" for name, one in list(value.items())[:FIGURES_MAX])
+    return ", ".join(parts)[:FIGURE_CHARACTERS_MAX] or "none"
+
+
+def _plain(value: object) -> str:
+    if (number := number_of(value)) is not None:
         return f"{number:,}"
-    if isinstance(value, dict):
-        return (
-            ", ".join(f"{_text(name)} {_figure(one)}" for name, one in list(value.items())[:FIGURES_MAX])
-            or "none"
-        )
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else _text(value)
+    return f"{value:g}" if isinstance(value, float) else text_of(value)

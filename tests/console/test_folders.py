@@ -11,6 +11,7 @@ import pytest
 from tarry.console import folders
 from tarry.console.folders import Unreadable, is_name, is_plain, newest, read
 from tarry.console.views.backups import backup_row
+from tarry.console.views.json_values import TEXT_CHARACTERS_MAX
 
 
 def made(folder: Path, name: str, at_s: int = 1) -> Path:
@@ -95,6 +96,9 @@ def test_a_link_and_a_file_are_no_folder_to_write_to(tmp_path: Path) -> None:
         b"\xff",
         b"[" * 100_000,
         b'{"cluster_time_ms": 1e999, "index": 1, "bytes": 1, "files": []}',
+        b'{"cluster_time_ms": 9%b, "index": 1, "bytes": 1, "files": []}' % (b"9" * 40),
+        b'{"cluster_time_ms": 1, "index": 1, "bytes": true, "files": []}',
+        b'{"cluster_time_ms": 1, "index": 1, "bytes": 1, "files": "three"}',
     ],
 )
 def test_what_is_no_manifest_is_no_whole_backup(manifest: bytes | None) -> None:
@@ -113,3 +117,9 @@ def test_a_manifest_is_a_row() -> None:
     }
     row = backup_row("one", json.dumps(told).encode())
     assert (row["state"], row["cluster"], row["files"], row["at_ms"]) == ("whole", "<b>", 2, 9)
+
+
+def test_texts_of_a_manifest_are_cut_and_can_be_sent() -> None:
+    told = {"index": 7, "cluster_time_ms": 9, "bytes": 1, "files": [], "cluster": "x" * 9_999}
+    row = backup_row("one", json.dumps(told | {"node": "\ud800"}).encode())
+    assert (row["state"], len(str(row["cluster"])), row["node"]) == ("whole", TEXT_CHARACTERS_MAX, "?")

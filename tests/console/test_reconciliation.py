@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tarry.console.views.reconciliation import CHECKS_MAX, ROWS_MAX, TEXT_CHARACTERS_MAX, run_of, run_row
+from tarry.console.views.json_values import TEXT_CHARACTERS_MAX
+from tarry.console.views.reconciliation import CHECKS_MAX, FIGURE_CHARACTERS_MAX, ROWS_MAX, run_of, run_row
 from tests.console.reports import FINDINGS, ROW, SUMMARY
 
 
@@ -66,3 +67,13 @@ def test_what_is_in_a_run_and_should_not_be_is_cut_or_left_out() -> None:
     )
     assert len(run.checks) <= CHECKS_MAX
     assert [second.rows[0][name] for name in ("id", "at_ms", "index", "topic")] == ["", None, None, "?"]
+
+
+def test_a_figure_of_figures_has_a_bound_and_what_lies_deeper_is_left_out() -> None:
+    deep = b'{"a": ' * 600 + b"1" + b"}" * 600
+    wide = json.dumps({"x" * 400 + str(at): at for at in range(500)}).encode()
+    run = run_of(b'{"summary": {"deep": %b, "wide": %b}, "checks": []}' % (deep, wide))
+    assert run is not None
+    figures = dict(run.figures)
+    assert figures["deep"] == "a "
+    assert len(figures["wide"]) == FIGURE_CHARACTERS_MAX
