@@ -47,6 +47,7 @@ async def values_of(request: Request, look: Look) -> Mapping[str, Any]:
     """Return what the page of all jobs shows."""
     rows = [
         {
+            "key": job.id,
             "id": job.id,
             "title": job.title,
             "state": job.state.value,

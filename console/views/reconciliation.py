@@ -105,12 +105,13 @@ def check_rows(run: Run, name: str) -> list[Row]:
     """Return a row for each check of a run, whose own folder has this name."""
     return [
         {
+            "key": place,
             "check": check.name,
             "promise": check.promise,
             "count": check.count,
             "address": cells.path("reconciliation", name, check.name),
         }
-        for check in run.checks
+        for place, check in enumerate(run.checks)
     ]
 
 
@@ -120,13 +121,15 @@ def _check(told: Mapping[str, Any]) -> Check:
         text_of(told.get("check")),
         told.get("promise") is True,
         number_of(told.get("count")) or 0,
-        [_row(one) for one in rows[:ROWS_MAX] if isinstance(one, dict)] if isinstance(rows, list) else [],
+        [_row(place, one) for place, one in enumerate(rows[:ROWS_MAX]) if isinstance(one, dict)]
+        if isinstance(rows, list)
+        else [],
     )
 
 
-def _row(told: Mapping[str, Any]) -> Row:
+def _row(place: int, told: Mapping[str, Any]) -> Row:
     texts = {name: text_of(told.get(name)) for name in ("id", "topic", "group", "source", "detail")}
-    return {**texts, **{name: number_of(told.get(name)) for name in ("due_ms", "at_ms", "index")}}
+    return {"key": place, **texts, **{name: number_of(told.get(name)) for name in ("due_ms", "at_ms", "index")}}
 
 
 def _figure(value: object) -> str:

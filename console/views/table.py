@@ -99,9 +99,12 @@ class Table:
         return "?" + urlencode({**self.others, **mine})
 
     def row_id(self, row: Row) -> str:
-        """Return the id of a row's element: what its first two columns have, so that it is known again."""
-        names = [column.name for column in self.columns[:2]]
-        return re.sub(r"[^\w.-]", "_", "-".join((self.name, *(str(row[name]) for name in names))))
+        """Return the id of a row's element, so that it is known again.
+
+        It has the row's ``key``, or what its first two columns have, where only one row can have that.
+        """
+        parts = [row["key"]] if "key" in row else [row[column.name] for column in self.columns[:2]]
+        return re.sub(r"[^\w.-]", "_", "-".join((self.name, *map(str, parts))))
 
     def sorted_by(self, column: Column) -> str:
         """Return the address of the page sorted by a column; numbers begin with the highest."""

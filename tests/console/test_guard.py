@@ -20,6 +20,7 @@ from tarry.console.accesses import (
 )
 from tarry.console.app import console_app
 from tarry.console.guard import COOKIE, FIELDS_MAX, FORM_BYTES_MAX, FORM_TOKEN, QUERY_CHARACTERS_MAX
+from tarry.console.jobs import Job
 
 NOBODY = Settings(servers=("127.0.0.1:1",), deadline_ms=300, attempt_ms=100)
 HOST = "http://127.0.0.1:8070"
@@ -74,6 +75,20 @@ async def test_no_look_overwrites_what_is_typed_into_the_form_of_a_range(browser
     for field in ("from", "to"):
         assert f'id="{field}"' in before
         assert f'id="{field}"' not in behind
+
+
+async def test_jobs_of_one_title_are_rows_with_ids_of_their_own() -> None:
+    async def work(_: Job) -> bool:
+        return True
+
+    app = console_app(NOBODY)
+    jobs = app.state.console.accesses.guest.jobs
+    started = [jobs.start(Job("Cancel in orders", "/", 1), work) for _ in range(2)]
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(transport=transport, base_url=HOST) as client:
+        page = (await client.get("/jobs")).text
+    assert {f"jobs-{job.id}" for job in started} <= set(re.findall(r'<tr id="([^"]+)"', page))
+    await app.state.console.accesses.close()
 
 
 async def test_a_visitor_s_cookie_is_set_once_and_not_for_scripts(browser: httpx.AsyncClient) -> None:

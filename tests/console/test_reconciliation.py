@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from tarry.console.views.json_values import TEXT_CHARACTERS_MAX
-from tarry.console.views.reconciliation import CHECKS_MAX, FIGURE_CHARACTERS_MAX, ROWS_MAX, run_of, run_row
+from tarry.console.views.reconciliation import (
+    CHECK_COLUMNS,
+    CHECKS_MAX,
+    FIGURE_CHARACTERS_MAX,
+    FOUND_COLUMNS,
+    ROWS_MAX,
+    check_rows,
+    run_of,
+    run_row,
+)
+from tarry.console.views.table import table_of
 from tests.console.reports import FINDINGS, ROW, SUMMARY
 
 
@@ -77,3 +87,15 @@ def test_a_figure_of_figures_has_a_bound_and_what_lies_deeper_is_left_out() -> N
     figures = dict(run.figures)
     assert figures["deep"] == "a "
     assert len(figures["wide"]) == FIGURE_CHARACTERS_MAX
+
+
+def test_each_row_has_an_id_of_its_own_also_where_a_check_finds_one_message_twice() -> None:
+    check = {"check": "duplicate", "rows": [ROW, ROW]}
+    run = run_of(json.dumps({"summary": {}, "checks": [check, check]}).encode())
+    assert run is not None
+    for columns, rows in (
+        (FOUND_COLUMNS, run.checks[0].rows),
+        (CHECK_COLUMNS, check_rows(run, "one")),
+    ):
+        table = table_of("found", "Found", columns, rows, {}, columns[0].name)
+        assert len({table.row_id(row) for row in table.rows}) == 2
