@@ -89,14 +89,11 @@ async def _stop(request: Request) -> Response:
 async def _go_on(request: Request) -> Response:
     await form_of(request)
     job = _job_of(request)
-    work, job.more = job.more, None
-    if job.running or work is None:
+    if job.running or job.more is None:
         raise HTTPException(409, "this job cannot be gone on with: it runs, is done, or was gone on with")
-    try:
-        return start(request, job.title, job.back, work)
-    except HTTPException:
-        job.more = work
-        raise
+    answer = start(request, job.title, job.back, job.more)
+    job.more = None
+    return answer
 
 
 def _job_of(request: Request) -> Job:

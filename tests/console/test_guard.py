@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 
@@ -88,6 +89,30 @@ async def test_jobs_of_one_title_are_rows_with_ids_of_their_own() -> None:
     async with httpx.AsyncClient(transport=transport, base_url=HOST) as client:
         page = (await client.get("/jobs")).text
     assert {f"jobs-{job.id}" for job in started} <= set(re.findall(r'<tr id="([^"]+)"', page))
+    await app.state.console.accesses.close()
+
+
+async def test_who_would_go_on_with_a_job_that_runs_takes_nothing_from_it() -> None:
+    async def work(job: Job) -> bool:
+        job.more = work
+        while not job.stopping:
+            await asyncio.sleep(0)
+        return False
+
+    app = console_app(NOBODY)
+    jobs = app.state.console.accesses.guest.jobs
+    job = jobs.start(Job("Cancel in orders", "/", 1), work)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=HOST) as client:
+        form = {FORM_TOKEN: await form_token(client)}
+        assert (await client.post(f"/jobs/{job.id}/on", data=form)).status_code == 409
+        await client.post(f"/jobs/{job.id}/stop", data=form)
+        while job.running:
+            await asyncio.sleep(0)
+        assert "Go on with it" in (await client.get(f"/jobs/{job.id}")).text
+        answer = await client.post(f"/jobs/{job.id}/on", data=form)
+        assert answer.status_code == 303
+        assert answer.headers["location"] != f"/jobs/{job.id}"
+        assert (await client.post(f"/jobs/{job.id}/on", data=form)).status_code == 409
     await app.state.console.accesses.close()
 
 
