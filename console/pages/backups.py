@@ -131,17 +131,25 @@ async def _download(request: Request) -> Response:
     downloads: Downloads = request.app.state.console.downloads
     if downloads.under_way >= DOWNLOADS_MAX:
         raise HTTPException(503, f"{DOWNLOADS_MAX} downloads are under way: try again when one has ended")
-    operator = client_of(request).operator()
-    status = await operator.status()
-    stream = as_stream(operator, source_of(status, form.get("node", "")), status.applied_index)
+    downloads.under_way += 1  # before anything is waited for, so that no other passes the bound meanwhile
     try:
-        first = await anext(stream)  # what is refused is told on a page
+        return await _begun(client_of(request).operator(), form.get("node", ""), downloads)
+    except BaseException:
+        downloads.under_way -= 1
+        raise
+
+
+async def _begun(operator: Operator, node: str, downloads: Downloads) -> Response:
+    """Return the download once the node has sent something: what is refused is told on a page."""
+    status = await operator.status()
+    stream = as_stream(operator, source_of(status, node), status.applied_index)
+    try:
+        first = await anext(stream)
     except BackupFailed as error:
         raise HTTPException(502, str(error)) from None
     except StopAsyncIteration:
         raise HTTPException(502, "the node has sent nothing: ask again") from None
-    name = f"tarry-{status.applied_index}.backup"
-    return _Download(first, stream, name, downloads)
+    return _Download(first, stream, f"tarry-{status.applied_index}.backup", downloads)
 
 
 @dataclass(slots=True)
@@ -152,7 +160,10 @@ class Downloads:
 
 
 class _Download(Response):
-    """A stream that is cut off where it fails, so that no browser takes the part for the whole."""
+    """A stream that is cut off where it fails, so that no browser takes the part for the whole.
+
+    It is counted already; the count is less by one once it has ended.
+    """
 
     media_type = "application/octet-stream"
 
@@ -164,7 +175,6 @@ class _Download(Response):
         self._first, self._rest, self._downloads = first, rest, downloads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._downloads.under_way += 1
         sending = asyncio.create_task(self._send(send))
         leaving = asyncio.create_task(_left(receive))
         try:
