@@ -138,15 +138,15 @@ def _end(file: _File, wanted: Wanted, cursor: str) -> int | None:
     while high - low > PIECE_BYTES:
         middle = (low + high) // 2
         at_ms = _time_behind(file, middle)
-        low, high = (low, middle) if at_ms is None or at_ms >= late_ms else (middle, high)
+        # not known: rather what is newer is read, and compared, than what is asked for left out
+        low, high = (low, middle) if at_ms is not None and at_ms >= late_ms else (middle, high)
     return _line_end(file, high)
 
 
 def _time_behind(file: _File, offset: int) -> int | None:
-    """Return the time of the first line that begins behind an offset; None: it cannot be read."""
-    read = os.pread(file.at, PIECE_BYTES // 2, offset).split(b"\n", 2)
-    found = _parsed(read[1]) if len(read) > 2 else None
-    return found[1] if found is not None else None
+    """Return the time of the first line behind an offset that can be read; None: none in reach can."""
+    whole = os.pread(file.at, PIECE_BYTES // 2, offset).split(b"\n")[1:-1]
+    return next((found[1] for found in map(_parsed, whole) if found is not None), None)
 
 
 def _line_end(file: _File, offset: int) -> int:

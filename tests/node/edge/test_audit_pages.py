@@ -163,6 +163,19 @@ def test_what_is_no_line_is_counted_and_hides_no_other(tmp_path: Path) -> None:
     assert piece.unreadable == 6
 
 
+@pytest.mark.parametrize("bytes_each", [40, PIECE_BYTES // 2])
+def test_what_is_no_line_hides_no_other_from_a_time_either(tmp_path: Path, bytes_each: int) -> None:
+    log = Log(tmp_path, 64 << 20)
+    count = 4 * PIECE_BYTES // bytes_each
+    log.fill(6_000)
+    with log.path.open("ab") as file:
+        file.write((b"x" * (bytes_each - 1) + b"\n") * count)
+    log.fill(6_000)
+    for first in (5_990, 6_000, 11_000):
+        wanted = Wanted(START_MS + first * 1_000, START_MS + (first + 10) * 1_000)
+        assert log.all(wanted)[0] == down(first + 10, first), first
+
+
 def test_a_line_that_is_longer_than_a_piece_ends_no_reading(tmp_path: Path) -> None:
     log = Log(tmp_path, 64 << 20)
     log.write(2)
