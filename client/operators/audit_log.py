@@ -9,11 +9,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from tarry.client.errors import InvalidQuery, NotPermitted, TarryError
+from tarry.client.errors import InvalidQuery, NotPermitted, Overloaded, TarryError
 from tarry.proto import tarry_operator_pb2 as pb
 
 CALLS_MAX: Final = 40
 """Of one node for one page: 10 MB of its log; a page may have no line then, and the next one goes on."""
+WAITS_MAX: Final = 5
+"""For a node that has as many readings under way as it allows; each takes it some 10 ms."""
+READING: Final = "ReadAudit"
+"""The call that reads the logs, and is recorded, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +122,31 @@ class AuditTrail:
     unreadable: int
 
 
-async def read_node(read: Callable[[str], Awaitable[AuditPage]], lines_max: int) -> AuditPage | TarryError:
+async def read_node(
+    read: Callable[[str], Awaitable[AuditPage]],
+    lines_max: int,
+    *,
+    readings: bool = True,
+    wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> AuditPage | TarryError:
     """Return a node's newest lines, so many if there are, by calls of ``read`` with cursors; or why not.
 
-    Raises NotPermitted, InvalidQuery.
+    ``readings``: also those of readings of the log; ``wait``: for so many seconds, where the node has no room
+    for another reading. Raises NotPermitted, InvalidQuery.
     """
-    lines, unreadable, looked_to_ms, cursor = list[AuditLine](), 0, 0, ""
+    lines, unreadable, looked_to_ms, cursor, waits = list[AuditLine](), 0, 0, "", WAITS_MAX
     try:
         for _ in range(CALLS_MAX):
-            page = await read(cursor)
-            lines += page.lines
+            while True:
+                try:
+                    page = await read(cursor)
+                    break
+                except Overloaded as error:
+                    if not waits:
+                        raise
+                    waits -= 1
+                    await wait((error.retry_ms or 1_000) / 1_000)
+            lines += [line for line in page.lines if readings or line.method != READING]
             unreadable += page.unreadable
             cursor, looked_to_ms = page.cursor, page.looked_to_ms or looked_to_ms
             if not cursor or len(lines) >= lines_max:

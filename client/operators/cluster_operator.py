@@ -441,12 +441,14 @@ class Operator:
         token: str = "",
         method: str = "",
         lines_max: int = 100,
+        readings: bool = True,
         timeout_ms: int = 5_000,
     ) -> AuditTrail:
         """Return lines of the audit logs of all nodes, the newest first; it says which did not answer.
 
-        ``lines_max``: of each node; the others as of ``read_audit``, for each call. ``older_to_ms`` of the
-        answer is the ``to_ms`` of what is older. Raises NotPermitted, InvalidQuery, Unavailable.
+        ``lines_max``: of each node; ``readings``: also those of calls that read the logs, as this one; the
+        others as of ``read_audit``, for each call. ``older_to_ms`` of the answer is the ``to_ms`` of what is
+        older. Raises NotPermitted, InvalidQuery, Unavailable.
         """
         await self.status()  # also learns the addresses of all members
 
@@ -463,7 +465,7 @@ class Operator:
                     timeout_ms=timeout_ms,
                 )
 
-            return await read_node(read, lines_max)
+            return await read_node(read, lines_max, readings=readings)
 
         return await read_all(self.addresses(), node)
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tarry.client.operators.audit_log import AuditTrail
+from tarry.client.operators.audit_log import READING, AuditTrail
 from tarry.console.rendering import access_of, client_of, render
 from tarry.console.views.audit import COLUMNS, call_rows, choice_of
 
@@ -30,6 +30,7 @@ async def _audit(request: Request) -> Response:
                 token=choice.who,
                 method=choice.what,
                 lines_max=LINES,
+                readings=choice.what == READING,
             )
         )
     return render(

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from tarry.client.cli.times import time_text
-from tarry.client.operators.audit_log import AuditLine
+from tarry.client.operators.audit_log import READING, AuditLine
 from tarry.console.forms import read_time
 from tarry.console.views import cells
 
@@ -17,9 +17,7 @@ FIELDS: Final = ("who", "what", "from", "to")
 """Of the form that chooses calls."""
 CHARACTERS_MAX: Final = 200
 COLUMNS: Final = ("Asked for at", "Node", "Call", "By", "From", "Of", "Result")
-READING: Final = "ReadAudit"
-"""The call that this page itself makes: shown only where it is asked for."""
-OPEN: Final = "not answered yet, or cut off"
+OPEN: Final = "none yet, or on a newer page"
 
 
 @dataclass(frozen=True, slots=True)

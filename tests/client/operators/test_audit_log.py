@@ -6,8 +6,16 @@ import json
 
 import pytest
 
-from tarry.client.errors import NotPermitted, Unavailable
-from tarry.client.operators.audit_log import CALLS_MAX, AuditLine, AuditPage, merged, read_all, read_node
+from tarry.client.errors import NotPermitted, Overloaded, Unavailable
+from tarry.client.operators.audit_log import (
+    CALLS_MAX,
+    WAITS_MAX,
+    AuditLine,
+    AuditPage,
+    merged,
+    read_all,
+    read_node,
+)
 from tarry.proto.tarry_operator_pb2 import ReadAuditResponse
 
 
@@ -81,6 +89,42 @@ async def test_a_node_is_read_until_there_are_enough_lines_or_none_is_older() ->
 
     await read_node(endless, 3)
     assert len(calls) == CALLS_MAX
+
+
+async def test_a_node_that_reads_for_others_is_waited_for_a_bounded_number_of_times() -> None:
+    waited, busy = list[float](), 2
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+
+    async def read(_: str) -> AuditPage:
+        if len(waited) < busy:
+            raise Overloaded("OVERLOADED", "2 readings are under way", retry_ms=300)
+        return page(7)
+
+    found = await read_node(read, 3, wait=wait)
+    assert isinstance(found, AuditPage)
+    assert ([line.at_ms for line in found.lines], waited) == ([7], [0.3, 0.3])
+    busy = 1_000
+    assert isinstance(await read_node(read, 3, wait=wait), Overloaded)
+    assert len(waited) == 2 + WAITS_MAX
+
+
+async def test_readings_of_the_logs_take_no_place_of_other_calls() -> None:
+    def of(method: str, at_ms: int, cursor: str) -> AuditPage:
+        lines = [text(at_ms, method=method)]
+        return AuditPage.of(ReadAuditResponse(lines=lines, cursor=cursor, looked_to_ms=at_ms))
+
+    pages = {"": of("ReadAudit", 9, "1"), "1": of("ReadAudit", 8, "2"), "2": of("DeleteTopic", 7, "3")}
+
+    async def read(cursor: str) -> AuditPage:
+        return pages[cursor]
+
+    found, every = await read_node(read, 1, readings=False), await read_node(read, 1)
+    assert isinstance(found, AuditPage)
+    assert isinstance(every, AuditPage)
+    assert ([line.at_ms for line in found.lines], found.looked_to_ms) == ([7], 7)
+    assert [line.at_ms for line in every.lines] == [9]
 
 
 async def test_what_is_refused_is_raised_and_what_fails_is_told() -> None:
