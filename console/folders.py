@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -51,11 +52,32 @@ def newest(folder: Path, most: int) -> tuple[list[str], int]:
 
 
 def is_plain(folder: Path, name: str) -> bool:
-    """Return whether a sub-folder is one, or is not there yet: no link, and no file."""
+    """Return whether a sub-folder has only folders and files in it, or is not there yet.
+
+    What writes to it follows links, and removes what it does not know: a link would have it do so elsewhere.
+    """
+    there = folder / name
     try:
-        return stat.S_ISDIR((folder / name).lstat().st_mode)
+        if not stat.S_ISDIR(there.lstat().st_mode):
+            return False
     except FileNotFoundError:
         return True
+    except OSError:
+        return False
+    return all(map(_is_plain, _paths_in(there)))
+
+
+def _paths_in(folder: Path) -> Iterator[Path]:
+    for here, inside, files in os.walk(folder):
+        yield from (Path(here, name) for name in (*inside, *files))
+
+
+def _is_plain(path: Path) -> bool:
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISDIR(mode) or stat.S_ISREG(mode)
 
 
 def read(folder: Path, name: str, file: str, bytes_max: int) -> bytes:

@@ -82,7 +82,7 @@ async def _start(request: Request) -> Response:
     if not folders.is_name(name):
         raise HTTPException(400, "a folder's name has letters, digits, dots, - and _, 64 at most")
     if not await asyncio.to_thread(folders.is_plain, folder, name):
-        raise HTTPException(400, f"{name} is no folder, but a link or a file: choose another name")
+        raise HTTPException(400, f"{name} is no folder, or has links in it: choose another name")
     operator = client_of(request).operator()
     status = await operator.status()
     address = source_of(status, node)

@@ -86,6 +86,18 @@ def test_a_link_and_a_file_are_no_folder_to_write_to(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_folder_with_a_link_or_a_pipe_in_it_is_none_to_write_to(tmp_path: Path) -> None:
+    outside = made(tmp_path, "outside")
+    for name, link in (("folder", "files"), ("file", "files/one"), ("gone", "files/two")):
+        inside = made(tmp_path, name)
+        (inside / link).parent.mkdir(exist_ok=True)
+        (inside / link).symlink_to({"folder": outside, "file": outside / "file"}.get(name, tmp_path / "gone"))
+    os.mkfifo(made(tmp_path, "pipe") / "pipe")
+    (made(tmp_path, "plain") / "files" / "deep").mkdir(parents=True)
+    names = ("folder", "file", "gone", "pipe", "plain", "outside")
+    assert [is_plain(tmp_path, name) for name in names] == [False] * 4 + [True] * 2
+
+
 @pytest.mark.parametrize(
     "manifest",
     [
