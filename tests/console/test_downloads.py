@@ -14,6 +14,7 @@ from tarry.console.app import console_app
 from tarry.console.guard import FORM_TOKEN
 from tarry.console.pages import backups
 from tests.console.test_guard import HOST, NOBODY
+from tests.console.test_jobs import until
 
 
 class SlowNodes:
@@ -47,8 +48,7 @@ async def test_no_more_downloads_begin_at_once_than_the_bound(monkeypatch: pytes
             asyncio.create_task(browser.post("/cluster/backups/download", data=form))
             for _ in range(backups.DOWNLOADS_MAX)
         ]
-        while nodes.asked < backups.DOWNLOADS_MAX:
-            await asyncio.sleep(0)
+        await until(lambda: nodes.asked == backups.DOWNLOADS_MAX)
         one_more = asyncio.create_task(browser.post("/cluster/backups/download", data=form))
         await asyncio.wait((one_more,), timeout=5)
         nodes.go.set()

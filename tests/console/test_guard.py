@@ -22,6 +22,7 @@ from tarry.console.accesses import (
 from tarry.console.app import console_app
 from tarry.console.guard import COOKIE, FIELDS_MAX, FORM_BYTES_MAX, FORM_TOKEN, QUERY_CHARACTERS_MAX
 from tarry.console.jobs import Job
+from tests.console.test_jobs import until
 
 NOBODY = Settings(servers=("127.0.0.1:1",), deadline_ms=300, attempt_ms=100)
 HOST = "http://127.0.0.1:8070"
@@ -95,19 +96,18 @@ async def test_jobs_of_one_title_are_rows_with_ids_of_their_own() -> None:
 async def test_who_would_go_on_with_a_job_that_runs_takes_nothing_from_it() -> None:
     async def work(job: Job) -> bool:
         job.more = work
-        while not job.stopping:
-            await asyncio.sleep(0)
+        await go.wait()
         return False
 
-    app = console_app(NOBODY)
+    app, go = console_app(NOBODY), asyncio.Event()
     jobs = app.state.console.accesses.guest.jobs
     job = jobs.start(Job("Cancel in orders", "/", 1), work)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=HOST) as client:
         form = {FORM_TOKEN: await form_token(client)}
         assert (await client.post(f"/jobs/{job.id}/on", data=form)).status_code == 409
         await client.post(f"/jobs/{job.id}/stop", data=form)
-        while job.running:
-            await asyncio.sleep(0)
+        go.set()
+        await until(lambda: not job.running)
         assert "Go on with it" in (await client.get(f"/jobs/{job.id}")).text
         answer = await client.post(f"/jobs/{job.id}/on", data=form)
         assert answer.status_code == 303
