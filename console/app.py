@@ -69,6 +69,7 @@ class Console:
 
     def __init__(self, settings: Settings, folders: Folders) -> None:
         self.folders = folders
+        self.reading = asyncio.Semaphore()  # of the folders' files: one visitor's at a time in memory
         self.downloads = Downloads()
         self.accesses = Accesses(settings, time.monotonic)
         self.streams_left = STREAMS_MAX

@@ -36,6 +36,10 @@ class Unreadable(Exception):
     """A file is not there, is none, or is too large; the text says so."""
 
 
+class Missing(Unreadable):
+    """A file, or its folder, is not there."""
+
+
 def is_name(name: str) -> bool:
     """Return whether a sub-folder may be called so."""
     return NAME.fullmatch(name) is not None
@@ -91,6 +95,8 @@ def read(folder: Path, name: str, file: str, bytes_max: int) -> bytes:
             at = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=inside)
         finally:
             os.close(inside)
+    except FileNotFoundError:
+        raise Missing(f"there is no {name}/{file}") from None
     except OSError as error:
         raise Unreadable(f"{name}/{file}: {error.strerror}") from None
     try:

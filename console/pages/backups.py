@@ -30,7 +30,7 @@ from tarry.console.views.table import Row, table_of
 BACK: Final = "/cluster/backups"
 SHOWN_MAX: Final = 50
 MANIFEST: Final = "backup.json"
-MANIFEST_BYTES_MAX: Final = 16 << 20
+MANIFEST_BYTES_MAX: Final = 4 << 20
 """Of 12,288 files with long names it has some 3 MB."""
 DOWNLOADS_MAX: Final = 4
 """Under way at once, of all visitors; a node has a bound of its own."""
@@ -59,7 +59,8 @@ async def _backups(request: Request) -> Response:
     folder, rows, count, fault = _folder_of(request), list[Row](), 0, ""
     if folder is not None:
         try:
-            rows, count = await asyncio.to_thread(_rows, folder)
+            async with request.app.state.console.reading:
+                rows, count = await asyncio.to_thread(_rows, folder)
         except OSError as error:
             fault = f"{folder} cannot be read: {error.strerror}"
     return render(

@@ -28,7 +28,8 @@ SHOWN_MAX: Final = 100
 SUMMARY: Final = "summary.json"
 FINDINGS: Final = "findings.json"
 SUMMARY_BYTES_MAX: Final = 1 << 20
-FINDINGS_BYTES_MAX: Final = 16 << 20
+FINDINGS_BYTES_MAX: Final = 8 << 20
+"""JSON of so many bytes takes up to some 25 times as many in memory."""
 
 
 def _folder_of(request: Request) -> Path:
@@ -55,7 +56,8 @@ async def _runs(request: Request) -> Response:
     look, folder = await operators_look(request), _folder_of(request)
     rows, count, fault = list[Row](), 0, ""
     try:
-        rows, count = await asyncio.to_thread(_rows, folder)
+        async with request.app.state.console.reading:
+            rows, count = await asyncio.to_thread(_rows, folder)
     except OSError as error:
         fault = f"{folder} cannot be read: {error.strerror}"
     return render(
@@ -87,12 +89,19 @@ async def _check(request: Request) -> Response:
     return render(request, "check.html", look=look, name=name, check=checks[0], found=found)
 
 
+def _read(folder: Path, name: str) -> Run | None:
+    return run_of(folders.read(folder, name, FINDINGS, FINDINGS_BYTES_MAX))
+
+
 async def _found(request: Request, name: str) -> Run:
+    folder = _folder_of(request)
     try:
-        text = await asyncio.to_thread(folders.read, _folder_of(request), name, FINDINGS, FINDINGS_BYTES_MAX)
-    except folders.Unreadable as error:
+        async with request.app.state.console.reading:
+            run = await asyncio.to_thread(_read, folder, name)
+    except folders.Missing as error:
         raise HTTPException(404, f"{error}: the run is not finished, or of a version before 0.3.") from None
-    run = await asyncio.to_thread(run_of, text)
+    except folders.Unreadable as error:
+        raise HTTPException(404, f"{error}.") from None
     if run is None:
         raise HTTPException(404, f"{name}/{FINDINGS} is no file of findings.")
     return run

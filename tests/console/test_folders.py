@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tarry.console import folders
-from tarry.console.folders import Unreadable, is_name, is_plain, newest, read
+from tarry.console.folders import Missing, Unreadable, is_name, is_plain, newest, read
 from tarry.console.views.backups import backup_row
 from tarry.console.views.json_values import TEXT_CHARACTERS_MAX
 
@@ -74,6 +74,16 @@ def test_nothing_leads_out_of_a_folder_or_holds_its_reader(tmp_path: Path) -> No
     for name in ("..", "../outside", "one/../one"):
         with pytest.raises(Unreadable, match="no name"):
             read(folder, name, "file", 100)
+
+
+def test_what_is_not_there_is_told_from_what_cannot_be_read(tmp_path: Path) -> None:
+    made(tmp_path, "one")
+    for name, file in (("one", "none"), ("two", "file")):
+        with pytest.raises(Missing, match=f"there is no {name}/{file}"):
+            read(tmp_path, name, file, 100)
+    with pytest.raises(Unreadable) as large:
+        read(tmp_path, "one", "file", 9)
+    assert not isinstance(large.value, Missing)
 
 
 def test_a_link_and_a_file_are_no_folder_to_write_to(tmp_path: Path) -> None:
