@@ -150,13 +150,11 @@ class Accesses:
         left, self._left = self._left, []
         for cookie in [cookie for cookie in self._visits if not self.knows(cookie)]:
             self.sign_out(cookie)
-        for access in left:
-            await access.close()
+        await asyncio.gather(*(access.close() for access in left))
 
     async def close(self) -> None:
         """Close everything."""
-        for access in self._all():
-            await access.close()
+        await asyncio.gather(*(access.close() for access in self._all()))
 
     def _all(self) -> list[Access]:
         return [*self._of_token.values(), *self._left, *filter(None, (self._guest,))]

@@ -116,6 +116,30 @@ async def test_who_would_go_on_with_a_job_that_runs_takes_nothing_from_it() -> N
     await app.state.console.accesses.close()
 
 
+async def test_jobs_of_all_tokens_have_one_time_to_stop_as_the_console_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tarry.console.jobs.STOP_S", 0.1)
+    ended = list[float]()
+
+    async def work(_: Job) -> bool:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(asyncio.get_running_loop().time())
+        return True
+
+    accesses = Accesses(NOBODY, lambda: 0.0)
+    for token in "abcdef":
+        access = Access(NOBODY)
+        accesses._of_token[token] = access
+        access.jobs.start(Job("hang", "/", 1, can_stop=False), work)
+    await asyncio.sleep(0)
+    await accesses.close()
+    assert len(ended) == 6
+    assert max(ended) - min(ended) < 0.3  # one after another they take half a second
+
+
 async def test_a_visitor_s_cookie_is_set_once_and_not_for_scripts(browser: httpx.AsyncClient) -> None:
     first = (await browser.get("/sign-in")).headers["set-cookie"]
     assert first.startswith(f"{COOKIE}=")
