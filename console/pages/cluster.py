@@ -34,6 +34,9 @@ from tarry.console.views.table import table_of
 from tarry.console.watch import Look
 
 BACK: Final = "/cluster"
+NODE_CHARACTERS_MAX: Final = 100
+ADDRESS_CHARACTERS_MAX: Final = 300
+"""As the form has them: a job keeps its title."""
 ADD_MS: Final = 600_000
 """In which a new member has to have learnt what there is."""
 
@@ -120,8 +123,9 @@ async def _finish(request: Request) -> Response:
 async def _add(request: Request) -> Response:
     form = await form_of(request)
     node, address = form.get("node", "").strip(), form.get("address", "").strip()
-    if not node or not address:
-        raise HTTPException(400, "name the node and its address, host:port")
+    if not 0 < len(node) <= NODE_CHARACTERS_MAX or not 0 < len(address) <= ADDRESS_CHARACTERS_MAX:
+        text = f"name the node, with {NODE_CHARACTERS_MAX} characters at most, and its address, host:port"
+        raise HTTPException(400, text)
     look = await operators_look(request)
     if not form.get("confirmed"):
         there = [member.node for member in look.best.members] if look.best is not None else []

@@ -140,6 +140,13 @@ async def test_jobs_of_all_tokens_have_one_time_to_stop_as_the_console_ends(
     assert max(ended) - min(ended) < 0.3  # one after another they take half a second
 
 
+async def test_a_new_member_s_name_and_address_have_bounds(browser: httpx.AsyncClient) -> None:
+    form = {FORM_TOKEN: await form_token(browser), "node": "n4", "address": "10.0.0.4:7001"}
+    assert (await browser.post("/cluster/add", data=form)).status_code == 403  # who may operate is asked next
+    for wrong in ({"node": "x" * 101}, {"address": "x" * 301}, {"node": ""}, {"address": " "}):
+        assert (await browser.post("/cluster/add", data=form | wrong)).status_code == 400
+
+
 async def test_a_visitor_s_cookie_is_set_once_and_not_for_scripts(browser: httpx.AsyncClient) -> None:
     first = (await browser.get("/sign-in")).headers["set-cookie"]
     assert first.startswith(f"{COOKIE}=")
