@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -160,27 +161,32 @@ def _line_end(file: _File, offset: int) -> int:
 def _lines(file: _File, end: int, wanted: Wanted) -> tuple[Piece, int]:
     """Return the lines asked for before an offset, and the offset where the oldest looked at begins.
 
-    Once there are enough, those of the same millisecond follow, so that a time says where others go on.
+    Once there are enough, those follow that are no older than one of them: of the same millisecond, or of a
+    clock that was set back meanwhile; so a time says where others go on.
     """
     start = max(0, end - PIECE_BYTES)
     read = os.pread(file.at, end - start, start)
     if start and (cut := read.find(b"\n") + 1) and cut < len(read):
         start, read = start + cut, read[cut:]
-    found, unreadable, looked_to_ms = list[str](), 0, 0
+    raws = read.splitlines(keepends=True)
+    lines = list(map(_parsed, raws))
+    until_ms = list(accumulate((line[1] if line is not None else 0 for line in lines), max))
+    found, unreadable, looked_to_ms, last_ms = list[str](), 0, 0, 0
     at = start + len(read)
-    for raw in reversed(read.splitlines(keepends=True)):
-        parsed = _parsed(raw)
-        if parsed is not None and len(found) >= wanted.lines_max and parsed[1] != looked_to_ms:
+    for place in reversed(range(len(raws))):
+        raw, line = raws[place], lines[place]
+        if line is not None and len(found) >= wanted.lines_max and until_ms[place] < looked_to_ms:
             break
         at -= len(raw)
-        if parsed is None:
+        if line is None:
             unreadable += raw != b"\n"
             continue
-        looked_to_ms = parsed[1]
-        if wanted.has(*parsed):
+        last_ms = line[1]
+        looked_to_ms = min(looked_to_ms or last_ms, last_ms)
+        if wanted.has(*line):
             found.append(raw.decode(errors="replace").rstrip("\n"))
     else:
-        looked_to_ms += looked_to_ms > 0  # others of that time may lie before
+        looked_to_ms = last_ms + (last_ms > 0)  # others of that time may lie before
     return Piece(tuple(found), "", looked_to_ms, unreadable), at
 
 

@@ -152,6 +152,25 @@ def test_a_clock_that_was_set_back_within_a_minute_hides_no_line(tmp_path: Path)
     assert len(log.all(Wanted(from_ms=START_MS + 3_000, to_ms=START_MS + 15_000))[0]) == 12
 
 
+@pytest.mark.parametrize("lines_max", [1, 7, 60])
+def test_a_clock_that_was_set_back_hides_no_line_from_who_goes_on_by_time(
+    tmp_path: Path, lines_max: int
+) -> None:
+    log, found, to_ms = Log(tmp_path), list[int](), 0
+    log.write(200)
+    log.count -= 50
+    log.write(200)
+    for _ in range(400):
+        piece = log.piece(Wanted(to_ms=to_ms, lines_max=lines_max))
+        least_ms = piece.looked_to_ms if piece.cursor else 0
+        found += [number for number in numbers(piece) if START_MS + 1_000 * number >= least_ms]
+        if not piece.cursor:
+            break
+        assert not to_ms or least_ms < to_ms
+        to_ms = least_ms
+    assert sorted(found) == sorted([*range(200), *range(150, 350)])
+
+
 def test_what_is_no_line_is_counted_and_hides_no_other(tmp_path: Path) -> None:
     log = Log(tmp_path)
     log.write(2)
