@@ -24,6 +24,8 @@ PIECE_BYTES: Final = 256 << 10
 LINES_MAX: Final = 500
 LINES: Final = 100
 """Of a call that does not say how many."""
+HEAD_BYTES: Final = 4 << 10
+"""Read of a file that is passed over: most lines are shorter."""
 NAME_BYTES: Final = 256
 """Of its beginning, by which a file is known."""
 SLACK_MS: Final = 60_000
@@ -118,7 +120,10 @@ def _opened(path: Path, files_max: int) -> Iterator[Iterator[_File]]:
 
 
 def _file(at: int, size: int) -> _File:
-    first = os.pread(at, PIECE_BYTES, 0).partition(b"\n")[0]
+    first = os.pread(at, HEAD_BYTES, 0)
+    if b"\n" not in first:
+        first = os.pread(at, PIECE_BYTES, 0)
+    first = first.partition(b"\n")[0]
     found = _parsed(first)
     name = hashlib.sha256(first[:NAME_BYTES]).hexdigest()[:16]
     return _File(at, size, name, found[1] if found is not None else None)

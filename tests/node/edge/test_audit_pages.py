@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -193,6 +194,27 @@ def test_what_is_no_line_hides_no_other_from_a_time_either(tmp_path: Path, bytes
     for first in (5_990, 6_000, 11_000):
         wanted = Wanted(START_MS + first * 1_000, START_MS + (first + 10) * 1_000)
         assert log.all(wanted)[0] == down(first + 10, first), first
+
+
+def test_little_is_read_of_files_that_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, sizes, pread = Log(tmp_path, 2 * PIECE_BYTES), list[int](), os.pread
+    for _ in range(FILES_MAX):
+        log.fill(8_000)
+    cursor = ""
+    for _ in range(100):
+        cursor, before = log.piece(Wanted(method="none"), cursor).cursor, cursor
+        if not cursor:
+            break
+
+    def counted(at: int, size: int, offset: int) -> bytes:
+        sizes.append(size)
+        return pread(at, size, offset)
+
+    monkeypatch.setattr(os, "pread", counted)
+    assert log.piece(Wanted(), before).lines
+    assert sum(sizes) < 2 * PIECE_BYTES
 
 
 def test_a_line_that_is_longer_than_a_piece_ends_no_reading(tmp_path: Path) -> None:
