@@ -36,6 +36,8 @@ class Ahead:
     chosen: bool
     over: bool = False
     """The chosen range ends before now."""
+    beyond: bool = False
+    """It ends behind the hour that is known."""
 
     @property
     def range_ms(self) -> tuple[int, int]:
@@ -62,16 +64,22 @@ class Ahead:
 
 
 def ahead_of(pending: Sequence[int], now_ms: int, values: Mapping[str, Any]) -> Ahead:
-    """Return what the address's ``span``, ``from`` and ``to`` ask for, times or ms since the epoch."""
-    start_ms = now_ms - now_ms % 1_000
-    seconds = pending[: int(span_of(values))]
+    """Return what the address's ``span``, ``from`` and ``to`` ask for, times or ms since the epoch.
+
+    A range that ends behind the span has a longer one, as long as it is known.
+    """
+    start_ms, span = now_ms - now_ms % 1_000, int(span_of(values))
     from_ms, to_ms = _time(values.get("from")), _time(values.get("to"))
     chosen = from_ms is not None and to_ms is not None and from_ms < to_ms
     if not chosen or from_ms is None or to_ms is None:
+        seconds = pending[:span]
         return Ahead(start_ms, seconds, 0, len(seconds), False)
+    end = -((start_ms - to_ms) // 1_000)
+    seconds = pending[: next((each for each in map(int, SPANS) if each >= max(end, span)), len(pending))]
     first = min(max(0, (from_ms - start_ms) // 1_000), len(seconds))
-    last = min(max(first, -((start_ms - to_ms) // 1_000)), len(seconds))
-    return Ahead(start_ms, seconds, first, last, True, to_ms <= start_ms)
+    last = min(max(first, end), len(seconds))
+    beyond = 0 < len(pending) < end
+    return Ahead(start_ms, seconds, first, last, True, to_ms <= start_ms, beyond)
 
 
 def address_of(from_ms: int, to_ms: int, span: str) -> str:

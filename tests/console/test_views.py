@@ -76,6 +76,20 @@ def test_a_range_has_the_seconds_from_its_begin_to_before_its_end(from_s: int, t
 
 
 @pytest.mark.parametrize(
+    ("from_s", "to_s", "total", "beyond"), [(400, 500, 100, False), (3_500, 3_700, 100, True)]
+)
+def test_a_range_behind_the_span_is_shown_as_far_as_it_is_known(
+    from_s: int, to_s: int, total: int, beyond: bool
+) -> None:
+    start_s = NOW_MS // 1_000
+    values = {"from": str((start_s + from_s) * 1_000), "to": str((start_s + to_s) * 1_000), "span": "60"}
+    ahead = ahead_of([1] * 3_600, NOW_MS, values)
+    assert (ahead.total, ahead.beyond) == (total, beyond)
+    assert ahead.range_ms[0] == (start_s + from_s) * 1_000
+    assert not ahead_of((), NOW_MS, values).beyond
+
+
+@pytest.mark.parametrize(
     "values",
     [
         {"from": "x", "to": "2"},
