@@ -138,6 +138,7 @@ class Accesses:
             return
         access = self._of_token.pop(visit.token)
         access.watch.end()
+        access.jobs.stop()
         self._left.append(access)
 
     def end(self) -> None:

@@ -85,7 +85,7 @@ Work: TypeAlias = Callable[[Job], Awaitable[bool]]
 
 
 class TooManyJobs(Exception):
-    """A token has as many jobs as it may."""
+    """A token has as many jobs as it may, or its last visitor has gone."""
 
 
 class Jobs:
@@ -96,9 +96,12 @@ class Jobs:
         self._clock_s, self._on_end = clock_s, on_end
         self._jobs: dict[str, Job] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopped = False
 
     def start(self, job: Job, work: Work) -> Job:
         """Start a job. Raises TooManyJobs."""
+        if self._stopped:
+            raise TooManyJobs("the visit has ended, and with it what it has started: sign in again")
         if sum(other.running for other in self._jobs.values()) >= RUNNING_MAX:
             raise TooManyJobs(f"{RUNNING_MAX} jobs are running: wait for one of them, or stop one")
         self._forget()
@@ -116,10 +119,15 @@ class Jobs:
         self._forget()
         return list(self._jobs.values())[::-1]
 
-    async def end(self) -> None:
-        """Stop all, and return when none runs."""
+    def stop(self) -> None:
+        """Tell all to stop; none starts any more."""
+        self._stopped = True
         for job in self._jobs.values():
             job.stop()
+
+    async def end(self) -> None:
+        """Stop all, and return when none runs."""
+        self.stop()
         tasks = list(self._tasks.values())
         if tasks:
             _, left = await asyncio.wait(tasks, timeout=STOP_S)

@@ -21,7 +21,7 @@ from tarry.console.forms import read_time
 from tarry.console.guard import form_of
 from tarry.console.jobs import Job, Work
 from tarry.console.pages.jobs import start
-from tarry.console.rendering import client_of, review
+from tarry.console.rendering import access_of, client_of, review
 from tarry.console.views.ahead import address_of
 from tarry.console.views.topics import topics_of
 from tarry.console.watch import Look
@@ -77,12 +77,12 @@ async def within(steps: AsyncGenerator[BulkCancel], seconds: float) -> BulkCance
 
 
 async def _cancel(request: Request) -> Response:
-    form = await form_of(request)
+    form, access = await form_of(request), access_of(request)
     topic, from_ms, to_ms = form.get("topic", "").strip(), _time(form, "from"), _time(form, "to")
     if not topic or from_ms >= to_ms:
         raise HTTPException(400, "name a topic, and a range that ends behind its begin")
     back = address_of(from_ms, to_ms, form.get("span", ""))
-    query = client_of(request).query()
+    query = access.client.query()
     steps = query.cancel_matching(topic, dry_run=True, due_from_ms=from_ms, due_to_ms=to_ms)
     if not form.get("confirmed"):
         found = await within(steps, COUNT_S)
@@ -97,7 +97,7 @@ async def _cancel(request: Request) -> Response:
             request, f"Cancel in {topic}", sentences, form, button="Cancel them", back=back, danger=True
         )
     await within(steps, 0)  # what the visitor may not do is refused here, and is no job
-    return start(request, f"Cancel in {topic}", back, cancel(query, topic, (from_ms, to_ms)))
+    return start(access, f"Cancel in {topic}", back, cancel(query, topic, (from_ms, to_ms)))
 
 
 def _time(form: dict[str, str], name: str) -> int:

@@ -22,7 +22,7 @@ from tarry.console import folders
 from tarry.console.guard import form_of
 from tarry.console.jobs import Job, JobFailed, Work
 from tarry.console.pages.jobs import start
-from tarry.console.rendering import client_of, operators_look, render, review
+from tarry.console.rendering import access_of, client_of, operators_look, render, review
 from tarry.console.views import cells
 from tarry.console.views.backups import COLUMNS, backup_row
 from tarry.console.views.table import Row, table_of
@@ -76,7 +76,7 @@ async def _backups(request: Request) -> Response:
 
 
 async def _start(request: Request) -> Response:
-    form, look = await form_of(request), await operators_look(request)
+    form, access, look = await form_of(request), access_of(request), await operators_look(request)
     folder, name, node = _folder_of(request), form.get("name", "").strip(), form.get("node", "")
     if folder is None:
         raise HTTPException(404, "This console was started without --backups: download the backup instead.")
@@ -84,7 +84,7 @@ async def _start(request: Request) -> Response:
         raise HTTPException(400, "a folder's name has letters, digits, dots, - and _, 64 at most")
     if not await asyncio.to_thread(folders.is_plain, folder, name):
         raise HTTPException(400, f"{name} is no folder, or has links in it: choose another name")
-    operator = client_of(request).operator()
+    operator = access.client.operator()
     status = await operator.status()
     address = source_of(status, node)
     if not form.get("confirmed"):
@@ -96,7 +96,7 @@ async def _start(request: Request) -> Response:
         ]
         return review(request, f"Back up into {name}", sentences, form, button="Back up", back=BACK)
     return start(
-        request, f"Backup into {name}", BACK, _work(operator, address, status.applied_index, folder / name)
+        access, f"Backup into {name}", BACK, _work(operator, address, status.applied_index, folder / name)
     )
 
 

@@ -126,7 +126,7 @@ async def _add(request: Request) -> Response:
     if not 0 < len(node) <= NODE_CHARACTERS_MAX or not 0 < len(address) <= ADDRESS_CHARACTERS_MAX:
         text = f"name the node, with {NODE_CHARACTERS_MAX} characters at most, and its address, host:port"
         raise HTTPException(400, text)
-    look = await operators_look(request)
+    access, look = access_of(request), await operators_look(request)
     if not form.get("confirmed"):
         there = [member.node for member in look.best.members] if look.best is not None else []
         count = len({*there, node})
@@ -137,9 +137,8 @@ async def _add(request: Request) -> Response:
             *([f"{node} is a member already."] if node in there else []),
         ]
         return review(request, f"Add {node}", sentences, form, button="Add it", back=BACK)
-    return start(
-        request, f"Add {node}", BACK, _adding(client_of(request).operator(), node, address), can_stop=False
-    )
+    work = _adding(access.client.operator(), node, address)
+    return start(access, f"Add {node}", BACK, work, can_stop=False)
 
 
 def _adding(operator: Operator, node: str, address: str) -> Work:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from tarry.console.accesses import Access
 from tarry.console.guard import form_of
 from tarry.console.jobs import Job, TooManyJobs, Work
 from tarry.console.rendering import access_of, live, page, render
@@ -28,11 +29,15 @@ COLUMNS: Final = (
 )
 
 
-def start(request: Request, title: str, back: str, work: Work, *, can_stop: bool = True) -> Response:
-    """Start a job of the visitor, and lead to its page. Raises HTTPException 409 where too many run."""
+def start(access: Access, title: str, back: str, work: Work, *, can_stop: bool = True) -> Response:
+    """Start a job, and lead to its page. Raises HTTPException 409 where too many run.
+
+    ``access``: that the work asks the cluster with. The visitor's own may be another by now: who has signed
+    out meanwhile is a guest.
+    """
     job = Job(title, back, time.time_ns() // 1_000_000, can_stop)
     try:
-        access_of(request).jobs.start(job, work)
+        access.jobs.start(job, work)
     except TooManyJobs as error:
         raise HTTPException(409, str(error)) from None
     return RedirectResponse(path("jobs", job.id), 303)
@@ -88,10 +93,10 @@ async def _stop(request: Request) -> Response:
 
 async def _go_on(request: Request) -> Response:
     await form_of(request)
-    job = _job_of(request)
+    access, job = access_of(request), _job_of(request)
     if job.running or job.more is None:
         raise HTTPException(409, "this job cannot be gone on with: it runs, is done, or was gone on with")
-    answer = start(request, job.title, job.back, job.more)
+    answer = start(access, job.title, job.back, job.more)
     job.more = None
     return answer
 

@@ -8,7 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from tarry.client.errors import NotPermitted
+from tarry.client.settings import Settings
+from tarry.console.accesses import Access, Accesses, Visit
 from tarry.console.jobs import KEPT_MAX, KEPT_S, RUNNING_MAX, Job, JobFailed, Jobs, JobState, TooManyJobs
+
+
+NOBODY = Settings(servers=("127.0.0.1:1",), deadline_ms=300, attempt_ms=100)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
@@ -69,6 +74,22 @@ async def test_a_token_has_a_bounded_number_of_jobs() -> None:
     play.start()
     await play.jobs.end()
     assert not any(job.running for job in play.jobs.all())
+
+
+async def test_who_signs_out_stops_its_jobs_at_once_and_no_other_starts() -> None:
+    accesses = Accesses(NOBODY, lambda: 0.0)
+    access = accesses._of_token["t"] = Access(NOBODY)
+    for cookie in ("one", "two"):
+        accesses._visits[cookie] = Visit("t", 0.0)
+    play = Play()
+    job = access.jobs.start(Job("wait", "/", 1), play.wait)
+    accesses.sign_out("one")
+    assert job.state is JobState.RUNNING
+    accesses.sign_out("two")
+    await until(lambda: job.state is JobState.STOPPED)
+    with pytest.raises(TooManyJobs, match="sign in again"):
+        access.jobs.start(Job("late", "/", 1), play.wait)
+    await accesses.close()
 
 
 async def test_ended_jobs_are_kept_for_a_while_and_so_many() -> None:
