@@ -59,14 +59,14 @@ class AuditLine:
             name: str(read.get(name, ""))
             for name in ("node", "stage", "call", "method", "token", "address", "result", "text")
         }
-        arguments = read.get("arguments", {})
+        arguments, left_out = read.get("arguments", {}), read.get("left_out")
         return cls(
             at_ms,
             **texts,
             arguments=arguments if isinstance(arguments, dict) else {"": arguments},
             certificate=_names(read.get("certificate")),
             via=", ".join(_names(read.get("via"))),
-            left_out=int(read.get("left_out", 0)),
+            left_out=left_out if isinstance(left_out, int) else 0,
         )
 
 
@@ -167,8 +167,12 @@ async def read_all(
 
 
 def merged(answers: Mapping[str, AuditPage | TarryError]) -> AuditTrail:
-    """Return the lines of several nodes as far back as all of them have been read."""
-    pages = [answer for answer in answers.values() if isinstance(answer, AuditPage)]
+    """Return the lines of several nodes as far back as all of them have been read.
+
+    A node that has answered at two addresses, as at a name of its own and at one of a proxy, counts once.
+    """
+    of_node = {answer.node: answer for answer in answers.values() if isinstance(answer, AuditPage)}
+    pages = list(of_node.values())
     read_to_ms = max((page.looked_to_ms for page in pages if page.cursor), default=0)
     lines = [line for page in pages for line in page.lines if line.at_ms >= read_to_ms]
     return AuditTrail(

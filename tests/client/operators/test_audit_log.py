@@ -53,17 +53,29 @@ def test_a_line_has_what_the_node_wrote() -> None:
     assert (line.certificate, line.via, line.result, line.left_out) == (("ops",), "ipv4:1:2, n2", "OK", 3)
     assert AuditLine.of(text(7, arguments="not a request")).arguments == {"": "not a request"}
     assert AuditPage.of(ReadAuditResponse(lines=["{}", "x", text(1)])).unreadable == 2
+    assert AuditLine.of(text(7, left_out=None)).left_out == 0
 
 
 def test_lines_are_merged_as_far_back_as_all_nodes_have_been_read() -> None:
     trail = merged(
-        {"a": page(9, 6, 3, cursor="x"), "b": page(8, 7, 6, 5, cursor="y", node="n2"), "c": page(2)}
+        {
+            "a": page(9, 6, 3, cursor="x"),
+            "b": page(8, 7, 6, 5, cursor="y", node="n2"),
+            "c": page(2, node="n3"),
+        }
     )
     assert [line.at_ms for line in trail.lines] == [9, 8, 7, 6, 6, 5]
     assert trail.older_to_ms == 5
-    older = merged({"a": page(3), "b": page(4, node="n2"), "c": page(2)})
+    older = merged({"a": page(3), "b": page(4, node="n2"), "c": page(2, node="n3")})
     assert [line.at_ms for line in older.lines] == [4, 3, 2]
     assert older.older_to_ms == 0
+
+
+def test_a_node_that_answers_at_two_addresses_has_its_lines_once() -> None:
+    trail = merged({"localhost:1": page(9, 8), "127.0.0.1:1": page(9, 8), "b": page(7, node="n2")})
+    assert [(line.node, line.at_ms) for line in trail.lines] == [("n1", 9), ("n1", 8), ("n2", 7)]
+    none = AuditPage.of(ReadAuditResponse(node="n2"))
+    assert merged({"a": none, "b": none}).without == ("n2",)
 
 
 def test_a_node_without_a_log_and_one_that_is_silent_are_named() -> None:
