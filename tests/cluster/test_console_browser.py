@@ -171,6 +171,9 @@ def test_the_box_in_the_head_finds_messages_names_and_keys(scene: Scene) -> None
         page.click(f"main a:text-is('{scene.message_id}')")
         page.wait_for_selector(f"h1:has-text('{scene.message_id}')")
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        page.goto(f"/search?q=orders+{'x' * 900}")
+        page.wait_for_selector("text=No message that is kept has this key.")
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
 def test_no_two_elements_of_a_page_have_one_id(scene: Scene) -> None:
