@@ -35,4 +35,18 @@ MUTANTS = (
             "tests/cluster/test_console_backups.py::test_a_backup_goes_nowhere_else_and_is_for_operators_alone",
         ),
     ),
+    Mutant(
+        "a_backup_follows_links_in_its_folder",
+        "the console writes to, and removes, files of its machine that are no backup's",
+        "return stat.S_ISDIR(mode) or stat.S_ISREG(mode)",
+        "return True",
+        ("tests/console/test_folders.py::test_a_folder_with_a_link_or_a_pipe_in_it_is_none_to_write_to",),
+    ),
+    Mutant(
+        "jobs_outlive_the_visit",
+        "a cancel goes on with the rights of a token whose visitors have signed out",
+        "        access.jobs.stop()\n",
+        "",
+        ("tests/console/test_jobs.py::test_who_signs_out_stops_its_jobs_at_once_and_no_other_starts",),
+    ),
 )
