@@ -129,7 +129,8 @@ def _check(told: Mapping[str, Any]) -> Check:
 
 def _row(place: int, told: Mapping[str, Any]) -> Row:
     texts = {name: text_of(told.get(name)) for name in ("id", "topic", "group", "source", "detail")}
-    return {"key": place, **texts, **{name: number_of(told.get(name)) for name in ("due_ms", "at_ms", "index")}}
+    numbers = {name: number_of(told.get(name)) for name in ("due_ms", "at_ms", "index")}
+    return {"key": place, **texts, **numbers}
 
 
 def _figure(value: object) -> str:
