@@ -12,7 +12,6 @@ from tarry.client.settings import Settings
 from tarry.console.accesses import Access, Accesses, Visit
 from tarry.console.jobs import KEPT_MAX, KEPT_S, RUNNING_MAX, Job, JobFailed, Jobs, JobState, TooManyJobs
 
-
 NOBODY = Settings(servers=("127.0.0.1:1",), deadline_ms=300, attempt_ms=100)
 
 
