@@ -102,6 +102,7 @@ async def test_who_would_go_on_with_a_job_that_runs_takes_nothing_from_it() -> N
     app, go = console_app(NOBODY), asyncio.Event()
     jobs = app.state.console.accesses.guest.jobs
     job = jobs.start(Job("Cancel in orders", "/", 1), work)
+    await until(lambda: job.more is not None)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=HOST) as client:
         form = {FORM_TOKEN: await form_token(client)}
         assert (await client.post(f"/jobs/{job.id}/on", data=form)).status_code == 409
