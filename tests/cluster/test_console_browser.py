@@ -239,6 +239,7 @@ def test_what_is_due_in_a_range_is_cancelled_and_its_job_is_left_and_come_back_t
         with client.producer() as producer:
             producer.schedule_batch("ranged", [b"x"] * 3_000, delay_ms=[2_000_000] * 3_000)
         page.goto("/ahead?span=3600")
+        page.wait_for_selector("#topics-table a:text-is('ranged')")  # a look that has it
         now_ms = client.operator().status().now_ms
         page.fill("#from", str(now_ms + 1_900_000))
         page.fill("#to", str(now_ms + 2_100_000))
