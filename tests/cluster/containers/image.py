@@ -59,7 +59,7 @@ class Builder:
         self._built: dict[tuple[Stage, ...], Image] = {}
         self._wheels = folder / "wheels"
         self._wheels.mkdir()
-        wheels_for(context, self._wheels, ["node", "console"])
+        wheels_for(context, self._wheels, ["node", "console", "http"])
 
     def image(self, dockerfile: str) -> Image:
         """Return the image of a Dockerfile. Raises CalledProcessError, KeyError, OSError, ValueError."""
