@@ -85,7 +85,7 @@ def gateway_app(
     )
     app = Starlette(
         routes=[
-            *(Route(each.path, _endpoint(each), methods=[each.method]) for each in _ordered()),
+            *map(_route, _ordered()),
             Route("/", _fixed(HTMLResponse(page.page(told)))),
             Route("/page.css", _fixed(PlainTextResponse(page.STYLE, media_type="text/css"))),
             Route("/openapi.json", _fixed(JSONResponse(told))),
@@ -119,6 +119,13 @@ def end(app: Starlette) -> None:
 def _ordered() -> list[Operation]:
     """Return the operations with those first whose paths have fewer parameters: the first route counts."""
     return sorted(OPERATIONS, key=lambda each: len(each.parameters))
+
+
+def _route(operation: Operation) -> Route:
+    route = Route(operation.path, _endpoint(operation), methods=[operation.method])
+    if operation.answer is None and route.methods:
+        route.methods.discard("HEAD")  # its consumer would take messages that nobody is told of
+    return route
 
 
 def _endpoint(operation: Operation) -> Any:

@@ -191,6 +191,13 @@ async def test_unknown_paths_and_methods_are_refused_as_json(http: httpx.AsyncCl
     assert answer.headers["allow"] == "POST"
 
 
+async def test_an_event_stream_is_not_opened_for_its_headers_alone(http: httpx.AsyncClient) -> None:
+    answer = await http.head("/v1/topics/t/groups/g/events")
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "GET"
+    assert (await http.head("/healthz")).status_code == 200
+
+
 async def test_only_names_of_the_gateway_are_answered(http: httpx.AsyncClient) -> None:
     for host in ("127.0.0.1", "localhost:1", "[::1]:9", "gateway.example", "GATEWAY.example:80"):
         assert (await http.get("/openapi.json", headers={"host": host})).status_code == 200
