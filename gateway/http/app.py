@@ -15,7 +15,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from tarry.client.errors import NotPermitted, TarryError
 from tarry.client.settings import Settings
@@ -106,6 +106,7 @@ def gateway_app(
         },
         lifespan=lifespan,
     )
+    app.router.redirect_slashes = False  # behind a proxy with TLS it would lead to http, with the token
     app.state.gateway, app.state.pushes = gateway, pushes
     return app
 
@@ -216,12 +217,19 @@ async def _refusal(_: Request, error: Exception) -> Response:
     return answer_of_error(error)
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     reason = GatewayReason.METHOD_UNKNOWN if error.status_code == 405 else GatewayReason.PATH_UNKNOWN
     answer = answer_of_error(RequestRefused(reason, "the gateway has no such operation"))
-    answer.headers.update(error.headers or {})
+    if error.status_code == 405:  # the error names those of the path's first route
+        answer.headers["allow"] = ", ".join(sorted(_methods(request)))
     return answer
+
+
+def _methods(request: Request) -> set[str]:
+    """Return the methods of a request's path, each of which is a route."""
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return {method for route in routes for method in route.methods or ()}
 
 
 async def _gone(_: Request, __: Exception) -> Response:

@@ -189,6 +189,14 @@ async def test_unknown_paths_and_methods_are_refused_as_json(http: httpx.AsyncCl
     answer = await http.put("/v1/ack")
     refused(answer, 405, "METHOD_UNKNOWN")
     assert answer.headers["allow"] == "POST"
+    answer = await http.put("/v1/messages/x")
+    refused(answer, 405, "METHOD_UNKNOWN")
+    assert answer.headers["allow"] == "DELETE, GET, HEAD, PATCH"
+
+
+async def test_a_path_with_a_slash_too_many_leads_nowhere(http: httpx.AsyncClient) -> None:
+    """A redirect would be to http, and with the token, where a proxy has taken the TLS off."""
+    refused(await http.post("/v1/ack/", json={}), 404, "PATH_UNKNOWN")
 
 
 async def test_an_event_stream_is_not_opened_for_its_headers_alone(http: httpx.AsyncClient) -> None:
