@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any, Literal, TypeAlias
+import re
+from typing import Any, Final, Literal, TypeAlias
 
 from tarry.gateway.http import strict_json
 
 BodyAs: TypeAlias = Literal["text", "json", "base64"]
 """How bodies are answered: ``text`` where they are UTF-8, ``json`` where they are JSON, else as base64."""
+
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def bytes_of(given: dict[str, Any]) -> bytes:
@@ -34,7 +37,10 @@ def fields_of(body: bytes, wanted: BodyAs) -> dict[str, Any]:
     """Return the field in which a body is answered: ``body``, ``body_json`` or ``body_base64``."""
     if wanted == "json":
         try:
-            return {"body_json": strict_json.parse(body)}
+            value = strict_json.parse(body)
+            if _SURROGATE.search(body):  # half of a pair can be read of JSON, but not be answered
+                strict_json.serialize(value)
+            return {"body_json": value}
         except ValueError:
             pass
     if wanted != "base64":

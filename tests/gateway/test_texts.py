@@ -91,6 +91,8 @@ def test_a_body_that_is_not_json_is_answered_as_text_or_base64() -> None:
     assert fields_of(b"hello", "json") == {"body": "hello"}
     assert fields_of(b"\xff", "json") == {"body_base64": "/w=="}
     assert fields_of(b'{"a":1,"a":2}', "json") == {"body": '{"a":1,"a":2}'}
+    assert fields_of(b'{"\\ud800":1}', "json") == {"body": '{"\\ud800":1}'}  # has no form in UTF-8
+    assert fields_of(b'["\\uD83D\\uDE00"]', "json") == {"body_json": ["\U0001f600"]}
     assert fields_of(b"", "text") == {"body": ""}
     assert bytes_of({}) == b""
 
