@@ -45,6 +45,8 @@ def test_addresses_of_the_internet_are_public(address: str) -> None:
         "fe80::1%eth0",
         "fc00::1",
         "fd12::1",
+        "fec0::1",
+        "feff::1",
         "ff02::1",
         "::ffff:127.0.0.1",
         "::ffff:169.254.169.254",
