@@ -114,7 +114,7 @@ class Receiver:
             if status not in FOLLOWED or not location or not left:
                 break
             target = urljoin(url, location)
-            if not target.isascii() or urlsplit(target).scheme not in _schemes(self._push):
+            if not target.isascii() or urlsplit(target).scheme not in _schemes(self._push, url):
                 return Posted(status, f"redirects to {target[:200]!r}, which is not followed")
             url = target
         return Posted(
@@ -136,8 +136,10 @@ class Receiver:
             return response.status, answered
 
 
-def _schemes(push: Push) -> frozenset[str]:
-    return frozenset({"https", "http"} if push.allow_private else {"https"})
+def _schemes(push: Push, url: str) -> frozenset[str]:
+    """Return the schemes to which a URL may redirect: never from https to what is readable on its way."""
+    may_be_read = push.allow_private and urlsplit(url).scheme == "http"
+    return frozenset({"https", "http"} if may_be_read else {"https"})
 
 
 def retry_after_ms(text: str, now_s: float) -> int | None:

@@ -136,6 +136,22 @@ async def test_a_redirect_to_nowhere_is_not_followed(target: str) -> None:
         assert not (await posted(push(port, redirects_max=1))).taken
 
 
+@pytest.mark.usefixtures("names")
+async def test_a_redirect_from_https_to_http_is_not_followed_whatever_is_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[str] = []
+
+    async def moved(_: Receiver, url: str, *__: object) -> tuple[int, dict[str, str]]:
+        sent.append(url)
+        return 307, {"location": "http://receiver.example/hook"}
+
+    monkeypatch.setattr(Receiver, "_send", moved)
+    result = await posted(push(1, url="https://receiver.example/hook", redirects_max=2))
+    assert "is not followed" in result.text
+    assert sent == ["https://receiver.example/hook"]
+
+
 async def test_a_name_that_leads_elsewhere_the_second_time_gains_nothing(names: list[list[str]]) -> None:
     """The receiver's name is public when it is checked, and private when it would be asked again."""
     async with answering(b"HTTP/1.1 200 OK\r\n\r\n") as (port, requests):
