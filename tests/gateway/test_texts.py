@@ -114,6 +114,22 @@ def test_a_time_is_rounded_up_so_that_nothing_is_early(time: datetime) -> None:
     assert 0 <= time_ms(time.isoformat()) * 1_000 - exact_us < 1_000
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1970-01-01T00:00:00.001Z", 1),
+        ("1970-01-01T00:00:00.001000000Z", 1),
+        ("1970-01-01T00:00:00.001000001Z", 2),
+        ("1970-01-01T00:00:00,001000500+00:00", 2),
+        ("1970-01-01T00:00:00.0010005Z", 2),
+        ("9999-12-31T23:59:59.999999999Z", 253_402_300_800_000),
+        ("0001-01-01T00:00:00+23:59", -62_135_683_140_000),
+    ],
+)
+def test_nanoseconds_are_rounded_up_too(text: str, expected: int) -> None:
+    assert time_ms(text) == expected
+
+
 @pytest.mark.parametrize("text", ["", "tomorrow", "2026-12-01", "2026-12-01T09:00:00", "1795219200123"])
 def test_a_time_without_a_zone_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"zone|no time"):

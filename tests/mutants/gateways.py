@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "a_time_is_rounded_down",
         "a message is due before the time that was asked for",
-        "return -((_EPOCH - time) // timedelta(milliseconds=1))",
+        "return -((_EPOCH - time - more) // timedelta(milliseconds=1))",
         "return (time - _EPOCH) // timedelta(milliseconds=1)",
         ("tests/gateway/test_texts.py::test_a_time_is_rounded_up_so_that_nothing_is_early",),
     ),
