@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from tarry.client.aio import Client, Producer
-from tarry.client.errors import NotPermitted, TarryError
+from tarry.client.errors import NotFound, NotPermitted
 from tarry.client.settings import Settings
 from tarry.gateway.http.config import Limits
 from tarry.gateway.http.errors import GatewayReason, RequestRefused
@@ -70,11 +70,8 @@ class Accesses:
         try:
             yield access
             access.known = True
-        except NotPermitted as error:
+        except (NotPermitted, NotFound) as error:  # others may be the client's own, without a node
             access.known |= error.reason != Reason.UNAUTHENTICATED
-            raise
-        except TarryError as error:
-            access.known |= error.reason in Reason.__members__
             raise
         finally:
             access.requests -= 1

@@ -321,6 +321,13 @@ async def test_a_token_that_no_node_knows_leaves_nothing_behind() -> None:
         for token in ("one", "two", "three"):
             answer = await http.get("/v1/messages/x", headers={"authorization": f"Bearer {token}"})
             assert answer.status_code == 503
+        for token in ("four", "five"):  # refused without a node
+            answer = await http.post(
+                "/v1/messages/x/reschedule",
+                json={"due": "1960-01-01T00:00:00Z"},
+                headers={"authorization": f"Bearer {token}"},
+            )
+            refused(answer, 400, "DUE_INVALID")
         assert len(app.state.gateway.accesses) == 0
         async with app.state.gateway.accesses.of("being tried"):
             answer = await http.get("/v1/messages/x", headers={"authorization": "Bearer another"})
