@@ -93,7 +93,7 @@ FENCES = {
     "pyspark": ("spark/",),
     "prometheus_client": ("node/",),
     "starlette": ("console/", "gateway/http/"),
-    "uvicorn": ("console/server.py", "gateway/http/server.py"),
+    "uvicorn": ("console/server.py", "gateway/http/server.py", "gateway/http/connection.py"),
     "httpcore": ("gateway/push/",),
     "opentelemetry": (
         "client/tracing.py",

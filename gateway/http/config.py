@@ -24,7 +24,17 @@ class Limits(Table):
     bodies_bytes_max: Bytes = Field(
         default=33_554_432, description="bytes of the bodies of all requests at once"
     )
+    head_ms: Duration = Field(
+        default=10_000,
+        description="in which a request's head has to have come, from its connection's beginning or from the "
+        "last answer on",
+    )
     body_ms: Duration = Field(default=10_000, description="in which a request's body has to have come")
+    answer_ms: Duration = Field(
+        default=60_000,
+        description="in which a caller has to have taken an answer, or of a stream what waits; then its "
+        "connection is cut",
+    )
     batch_messages_max: Annotated[int, Field(ge=1, le=COUNT_MAX)] = Field(
         default=1_000, description="messages, ids or handles of one request"
     )
@@ -57,7 +67,7 @@ class Limits(Table):
     token_idle_ms: Duration = Field(
         default=600_000, description="a client of a token is closed after so long"
     )
-    connections_max: Count = Field(default=2_000, description="connections")
+    connections_max: Count = Field(default=2_000, description="connections; others are closed at once")
     end_ms: Duration = Field(
         default=10_000, description="for which requests and posts go on once it is told to end"
     )

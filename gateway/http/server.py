@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from tarry.client.settings import Settings
 from tarry.gateway.http.app import end, gateway_app
-from tarry.gateway.http.config import Config
+from tarry.gateway.http.config import Config, Limits
+from tarry.gateway.http.connection import connection_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +40,31 @@ async def serve(
     """Serve on a listening socket until SIGINT or SIGTERM. Raises OSError, ssl.SSLError for certificates."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     app = gateway_app(settings, config, hosts, origins)
-    server = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        http="h11",
-        ws="none",
-        lifespan="on",
-        limit_concurrency=config.limits.connections_max,
-        timeout_graceful_shutdown=math.ceil(config.limits.end_ms / 1_000),
-        ssl_certfile=None if certificate is None else certificate.certificate,
-        ssl_keyfile=None if certificate is None else certificate.key,
-    )
-    running = _Server(server, lambda: end(app))
+    running = _Server(uvicorn_config(app, config.limits, certificate), lambda: end(app))
     app.state.pushes.on_failed = running.fail
     await running.serve(sockets=[listener])
     if running.failure is not None:
         raise running.failure
     if not running.started and not running.told_to_end:
         raise RuntimeError("the gateway did not start: the log says why")
+
+
+def uvicorn_config(app: ASGIApp, limits: Limits, certificate: Certificate | None = None) -> uvicorn.Config:
+    """Return how uvicorn serves an application within the limits."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="error",  # each request that is no HTTP would be a line
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        http=connection_of(limits),
+        ws="none",
+        lifespan="on",
+        timeout_graceful_shutdown=math.ceil(limits.end_ms / 1_000),
+        ssl_certfile=None if certificate is None else certificate.certificate,
+        ssl_keyfile=None if certificate is None else certificate.key,
+    )
 
 
 class _Server(uvicorn.Server):
