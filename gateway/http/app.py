@@ -16,6 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Match, Route
+from starlette.types import Receive, Scope, Send
 
 from tarry.client.errors import NotPermitted, TarryError
 from tarry.client.settings import Settings
@@ -131,28 +132,38 @@ def _route(operation: Operation) -> Route:
 
 def _endpoint(operation: Operation) -> Any:
     async def endpoint(request: Request) -> Response:
-        gateway: Gateway = request.app.state.gateway
-        admission = gateway.admission
-        async with AsyncExitStack() as stack:
-            stack.enter_context((admission.polls if operation.polls else admission.calls).taken())
-            if gateway.ending.is_set():
-                raise RequestRefused(GatewayReason.GATEWAY_ENDING, "the gateway is about to end")
-            token = bearer_token(request.headers.get("authorization"))
-            query = query_fields(request.query_params.multi_items(), operation.query or _Nothing)
-            body = None
-            if operation.body is not None:
-                room = stack.enter_context(ExitStack())
-                room.enter_context(admission.body_room(request))
-                body = await _fields(await admission.body_of(request), operation.body)
-                if operation.polls:  # its few fields would hold room for as long as it waits
-                    room.close()
-            access = await stack.enter_async_context(gateway.accesses.of(token))
-            path = {name: str(value) for name, value in request.path_params.items()}
-            answer = await operation.handle(Call(request, gateway, access, path, query, body))
-            return answer if isinstance(answer, Response) else _json(answer, operation.status)
+        admission = request.app.state.gateway.admission
+        with ExitStack() as place:
+            place.enter_context((admission.polls if operation.polls else admission.calls).taken())
+            answer = await _handled(operation, request)
+            if isinstance(answer, Response):  # a stream, which has a place of its own
+                return answer
+            made = _Answer(answer, operation.status)
+            made.place = place.pop_all()
+            return made
 
     endpoint.__name__ = operation.name
     return endpoint
+
+
+async def _handled(operation: Operation, request: Request) -> BaseModel | Response:
+    gateway: Gateway = request.app.state.gateway
+    admission = gateway.admission
+    async with AsyncExitStack() as stack:
+        if gateway.ending.is_set():
+            raise RequestRefused(GatewayReason.GATEWAY_ENDING, "the gateway is about to end")
+        token = bearer_token(request.headers.get("authorization"))
+        query = query_fields(request.query_params.multi_items(), operation.query or _Nothing)
+        body = None
+        if operation.body is not None:
+            room = stack.enter_context(ExitStack())
+            room.enter_context(admission.body_room(request))
+            body = await _fields(await admission.body_of(request), operation.body)
+            if operation.polls:  # its few fields would hold room for as long as it waits
+                room.close()
+        access = await stack.enter_async_context(gateway.accesses.of(token))
+        path = {name: str(value) for name, value in request.path_params.items()}
+        return await operation.handle(Call(request, gateway, access, path, query, body))
 
 
 async def _fields(raw: bytes, wanted: type[Given]) -> Given:
@@ -162,9 +173,24 @@ async def _fields(raw: bytes, wanted: type[Given]) -> Given:
     return await asyncio.to_thread(body_fields, raw, wanted)
 
 
-def _json(answer: BaseModel, status: int) -> Response:
-    told = answer.model_dump(mode="json", exclude_unset=True)
-    return Response(serialize(told), status, media_type="application/json")
+class _Answer(Response):
+    """An answer as JSON, which keeps its request's place until its caller has taken most of it.
+
+    Else callers that do not read could have any number of answers in memory.
+    """
+
+    def __init__(self, answer: BaseModel, status: int) -> None:
+        told = answer.model_dump(mode="json", exclude_unset=True)
+        super().__init__(serialize(told), status, media_type="application/json")
+        self.place = ExitStack()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self.place:
+            await send(
+                {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+            )
+            await send({"type": "http.response.body", "body": self.body, "more_body": True})
+            await send({"type": "http.response.body"})  # waits for as long as what is before it is not taken
 
 
 def _fixed(response: Response) -> Any:

@@ -11,6 +11,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tarry.client.errors import CLASS_OF_REASON, Overloaded, TarryError
+from tarry.client.results import CancelOutcome
+from tarry.gateway.http import fields
+from tarry.gateway.http.call import Call
 from tarry.gateway.http.checks import TOKEN_CHARACTERS_MAX
 from tarry.gateway.http.clients import Accesses
 from tarry.gateway.http.config import Limits
@@ -23,6 +26,7 @@ from tarry.gateway.http.errors import (
     status_of_reason,
 )
 from tarry.gateway.http.guard import QUERY_CHARACTERS_MAX
+from tarry.gateway.http.operations import Operation
 from tarry.proto.reasons import Reason
 from tests.gateway.conftest import NOBODY, alone, asked
 
@@ -304,6 +308,46 @@ async def test_polls_and_streams_have_bounds_of_their_own() -> None:
             refused(await http.get("/v1/topics/t/groups/g/events"), 429, "GATEWAY_BUSY")
             refused(await http.get("/v1/messages/x?y=1"), 400, "REQUEST_INVALID")
         assert (admission.polls.used, admission.streams.used, admission.calls.used) == (0, 0, 0)
+
+
+async def test_an_answer_keeps_its_place_until_its_caller_has_taken_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def handle(_: Call) -> fields.Cancelled:
+        return fields.Cancelled(id="x", outcome=CancelOutcome.CANCELLED)
+
+    monkeypatch.setattr(
+        "tarry.gateway.http.app.OPERATIONS",
+        (Operation("big", "GET", "/big", "A large answer.", handle, answer=fields.Cancelled),),
+    )
+    app = alone(calls_max=1)
+    waits, taken, sent = asyncio.Event(), asyncio.Event(), list[dict[str, Any]]()
+
+    async def send(message: Any) -> None:
+        if sent and not message.get("more_body"):  # as uvicorn waits where what was sent is not taken
+            waits.set()
+            await taken.wait()
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request"}
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/big",
+        "scheme": "http",
+        "query_string": b"",
+        "headers": [(b"host", b"localhost")],
+    }
+    async with asked(app) as http:
+        answering = asyncio.create_task(app(scope, receive, send))
+        await waits.wait()
+        refused(await http.get("/big"), 429, "GATEWAY_BUSY")
+        taken.set()
+        await answering
+        assert (await http.get("/big")).json() == {"id": "x", "outcome": "cancelled"}
+    assert sent[1]["body"] == b'{"id":"x","outcome":"cancelled"}'
 
 
 async def test_once_it_is_to_end_it_takes_nothing_more() -> None:
