@@ -9,12 +9,16 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 import httpcore
 
 RESOLVED_MAX: Final = 8
 """Addresses of a name that are tried."""
+RESOLVERS: Final = 4
+"""Threads of a push that ask for addresses: no others may wait behind a name server that does not answer."""
 
 
 class AddressRefused(Exception):
@@ -41,6 +45,11 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
     def __init__(self, *, allow_private: bool) -> None:
         self._allow_private = allow_private
         self._network = httpcore.AnyIOBackend()
+        self._resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="push-resolver")
+
+    def close(self) -> None:
+        """End its threads as soon as they have their answers."""
+        self._resolvers.shutdown(wait=False, cancel_futures=True)
 
     async def connect_tcp(
         self,
@@ -54,7 +63,7 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
 
         Raises AddressRefused where none of them may be connected to, httpcore.ConnectError.
         """
-        resolved = await _resolve(host, port, timeout)
+        resolved = await self._resolve(host, port, timeout)
         allowed = [each for each in resolved if self._allow_private or is_public(each)]
         if not allowed:
             text = "no address of the internet, and allow_private is not set"
@@ -72,15 +81,16 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         """Sleep, between the pool's own attempts."""
         await self._network.sleep(seconds)
 
-
-async def _resolve(host: str, port: int, timeout_s: float | None) -> list[str]:
-    """Return the addresses of a host, each once. Raises httpcore.ConnectError, ConnectTimeout."""
-    loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(timeout_s):
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except TimeoutError:
-        raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
-    except (OSError, UnicodeError) as error:
-        raise httpcore.ConnectError(f"{host} cannot be resolved: {error}") from None
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))[:RESOLVED_MAX]
+    async def _resolve(self, host: str, port: int, timeout_s: float | None) -> list[str]:
+        """Return the addresses of a host, each once. Raises httpcore.ConnectError, ConnectTimeout."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_s):
+                found = await loop.run_in_executor(
+                    self._resolvers, partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+                )
+        except TimeoutError:
+            raise httpcore.ConnectTimeout(f"{host} was not resolved in time") from None
+        except (OSError, UnicodeError) as error:
+            raise httpcore.ConnectError(f"{host} cannot be resolved: {error}") from None
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))[:RESOLVED_MAX]

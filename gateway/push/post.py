@@ -78,17 +78,19 @@ class Receiver:
     def __init__(self, push: Push) -> None:
         context = ssl.create_default_context(cafile=push.authority_file)
         self._push = push
+        self._network = CheckedNetwork(allow_private=push.allow_private)
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=context,
             max_connections=push.in_flight_max,
             max_keepalive_connections=push.in_flight_max,
             keepalive_expiry=30.0,
-            network_backend=CheckedNetwork(allow_private=push.allow_private),
+            network_backend=self._network,
         )
 
     async def close(self) -> None:
         """Close all connections."""
         await self._pool.aclose()
+        self._network.close()
 
     async def post(self, delivery: Delivery, now_s: float) -> Posted:
         """Post a message within the push's time."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -150,6 +152,22 @@ async def test_a_redirect_from_https_to_http_is_not_followed_whatever_is_allowed
     result = await posted(push(1, url="https://receiver.example/hook", redirects_max=2))
     assert "is not followed" in result.text
     assert sent == ["https://receiver.example/hook"]
+
+
+async def test_a_name_server_that_does_not_answer_keeps_no_other_work_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answered.wait(20) and [])
+    receiver = Receiver(push(1, timeout_ms=50, in_flight_max=64))
+    with ThreadPoolExecutor(1) as threads:  # as those in which large bodies are read
+        asyncio.get_running_loop().set_default_executor(threads)
+        results = await asyncio.gather(*(receiver.post(DELIVERY, 0.0) for _ in range(64)))
+        assert {result.text for result in results} == {"no answer within 50 ms"}
+        async with asyncio.timeout(10):
+            assert await asyncio.to_thread(lambda: "done") == "done"
+        answered.set()
+        await receiver.close()
 
 
 async def test_a_name_that_leads_elsewhere_the_second_time_gains_nothing(names: list[list[str]]) -> None:
