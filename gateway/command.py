@@ -58,6 +58,7 @@ def http(
     """
     require("http")
     from tarry.gateway.http.config import DEFAULT, load
+    from tarry.gateway.http.guard import host_name
     from tarry.gateway.http.server import Certificate, serve
 
     if (own_certificate is None) != (own_key is None):
@@ -66,6 +67,10 @@ def http(
         if not name.startswith(("https://", "http://")) or name.count("/") != 2:
             text = f"{name!r} is no origin: write scheme://host or scheme://host:port"
             raise typer.BadParameter(text, param_hint="--origin")
+    for name in host or ():
+        bare = name.removeprefix("[").removesuffix("]")
+        if not bare or host_name(f"[{bare}]" if ":" in bare else bare) != bare.lower():
+            raise typer.BadParameter(f"{name!r} is no name: leave out scheme and port", param_hint="--host")
     settings = cluster.client().settings
     try:
         read = DEFAULT if config is None else load(config)
