@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -21,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from tarry.client.errors import NotPermitted, TarryError
 from tarry.client.settings import Settings
 from tarry.gateway.http import page
+from tarry.gateway.http.bodies import json_of, made
 from tarry.gateway.http.call import Call, Gateway
 from tarry.gateway.http.checks import bearer_token, body_fields, query_fields
 from tarry.gateway.http.clients import SWEEP_S
@@ -31,7 +33,6 @@ from tarry.gateway.http.guard import Guard
 from tarry.gateway.http.metrics import Requests, text
 from tarry.gateway.http.openapi import document
 from tarry.gateway.http.operations import OPERATIONS, Operation
-from tarry.gateway.http.strict_json import serialize
 from tarry.gateway.push.pushes import Pushes
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
@@ -39,8 +40,6 @@ READY_MS: Final = 2_000
 """Within which a node has to answer for the gateway to be ready."""
 READY_KEPT_S: Final = 1.0
 """For which that answer counts, so that probes cost the cluster nothing."""
-INLINE_BYTES_MAX: Final = 32_768
-"""Bytes of a body that is read within a turn of the event loop, at 0.3 ms for each KiB at most."""
 log = logging.getLogger(__name__)
 
 
@@ -138,15 +137,14 @@ def _endpoint(operation: Operation) -> Any:
             answer = await _handled(operation, request)
             if isinstance(answer, Response):  # a stream, which has a place of its own
                 return answer
-            made = _Answer(answer, operation.status)
-            made.place = place.pop_all()
-            return made
+            content = answer if isinstance(answer, bytes) else json_of(answer)
+            return _Answer(content, operation.status, place.pop_all())
 
     endpoint.__name__ = operation.name
     return endpoint
 
 
-async def _handled(operation: Operation, request: Request) -> BaseModel | Response:
+async def _handled(operation: Operation, request: Request) -> BaseModel | bytes | Response:
     gateway: Gateway = request.app.state.gateway
     admission = gateway.admission
     async with AsyncExitStack() as stack:
@@ -158,19 +156,13 @@ async def _handled(operation: Operation, request: Request) -> BaseModel | Respon
         if operation.body is not None:
             room = stack.enter_context(ExitStack())
             room.enter_context(admission.body_room(request))
-            body = await _fields(await admission.body_of(request), operation.body)
+            raw = await admission.body_of(request)
+            body = await made(partial(body_fields, raw, operation.body), len(raw))
             if operation.polls:  # its few fields would hold room for as long as it waits
                 room.close()
         access = await stack.enter_async_context(gateway.accesses.of(token))
         path = {name: str(value) for name, value in request.path_params.items()}
         return await operation.handle(Call(request, gateway, access, path, query, body))
-
-
-async def _fields(raw: bytes, wanted: type[Given]) -> Given:
-    """Return the fields of a body; those of a large one are read in a thread, so that others go on."""
-    if len(raw) <= INLINE_BYTES_MAX:
-        return body_fields(raw, wanted)
-    return await asyncio.to_thread(body_fields, raw, wanted)
 
 
 class _Answer(Response):
@@ -179,13 +171,12 @@ class _Answer(Response):
     Else callers that do not read could have any number of answers in memory.
     """
 
-    def __init__(self, answer: BaseModel, status: int) -> None:
-        told = answer.model_dump(mode="json", exclude_unset=True)
-        super().__init__(serialize(told), status, media_type="application/json")
-        self.place = ExitStack()
+    def __init__(self, content: bytes, status: int, place: ExitStack) -> None:
+        super().__init__(content, status, media_type="application/json")
+        self._place = place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self.place:
+        with self._place:
             await send(
                 {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
             )

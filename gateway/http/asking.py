@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from tarry.client.aio import ListedMessage
 from tarry.gateway.http import fields
-from tarry.gateway.http.bodies import BodyAs, fields_of
+from tarry.gateway.http.bodies import BodyAs, fields_of, json_of, made
 from tarry.gateway.http.call import Call
 
 
@@ -39,19 +40,29 @@ def content(message: Contents, wanted: BodyAs) -> dict[str, Any]:
     }
 
 
-async def get(call: Call) -> fields.Stored:
+def body_bytes(messages: Iterable[Contents]) -> int:
+    """Return the bytes of all bodies."""
+    return sum(len(message.body or b"") for message in messages)
+
+
+async def get(call: Call) -> bytes:
     """Show a message as it is now."""
     message = await call.producer.get(call.path["id"])
-    return fields.Stored(
-        id=message.id,
-        topic=message.topic,
-        due_ms=message.due_ms,
-        state=message.state,
-        **content(message, call.query.body_as),
-    )
+
+    def told() -> bytes:
+        stored = fields.Stored(
+            id=message.id,
+            topic=message.topic,
+            due_ms=message.due_ms,
+            state=message.state,
+            **content(message, call.query.body_as),
+        )
+        return json_of(stored)
+
+    return await made(told, body_bytes([message]))
 
 
-async def list_messages(call: Call) -> fields.ListedMessages:
+async def list_messages(call: Call) -> bytes:
     """Show a page of what waits on a topic."""
     query: fields.ListQuery = call.query
     only: dict[str, Any] = {
@@ -67,8 +78,12 @@ async def list_messages(call: Call) -> fields.ListedMessages:
     page = await call.cluster_query().list_page(
         call.path["topic"], size=query.size, cursor=query.cursor, bodies=query.bodies, **given
     )
-    messages = [_listed(message, query.body_as) for message in page.messages]
-    return fields.ListedMessages(messages=messages, cursor=page.cursor)
+
+    def told() -> bytes:
+        messages = [_listed(message, query.body_as) for message in page.messages]
+        return json_of(fields.ListedMessages(messages=messages, cursor=page.cursor))
+
+    return await made(told, body_bytes(page.messages))
 
 
 def _listed(message: ListedMessage, wanted: BodyAs) -> fields.Listed:
@@ -87,7 +102,7 @@ def _listed(message: ListedMessage, wanted: BodyAs) -> fields.Listed:
     )
 
 
-async def find(call: Call) -> fields.FoundMessages:
+async def find(call: Call) -> bytes:
     """Find the messages of a topic that have a key."""
     query: fields.FindQuery = call.query
     page = await call.cluster_query().find(
@@ -101,16 +116,20 @@ async def find(call: Call) -> fields.FoundMessages:
         bodies=query.bodies,
         begin=query.begin,
     )
-    messages = [
-        fields.Found(
-            id=message.id,
-            due_ms=message.due_ms,
-            state=message.state,
-            content=fields.StoredFields(**content(message, query.body_as)) if query.bodies else None,
-        )
-        for message in page.messages
-    ]
-    return fields.FoundMessages(messages=messages, next=page.next, unreadable=page.unreadable)
+
+    def told() -> bytes:
+        messages = [
+            fields.Found(
+                id=message.id,
+                due_ms=message.due_ms,
+                state=message.state,
+                content=fields.StoredFields(**content(message, query.body_as)) if query.bodies else None,
+            )
+            for message in page.messages
+        ]
+        return json_of(fields.FoundMessages(messages=messages, next=page.next, unreadable=page.unreadable))
+
+    return await made(told, body_bytes(page.messages) if query.bodies else 0)
 
 
 async def forecast(call: Call) -> fields.ForecastTold:

@@ -15,8 +15,8 @@ from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import TarryError
 from tarry.gateway.http import fields
-from tarry.gateway.http.asking import content
-from tarry.gateway.http.bodies import BodyAs
+from tarry.gateway.http.asking import body_bytes, content
+from tarry.gateway.http.bodies import BodyAs, json_of, made
 from tarry.gateway.http.call import Call
 from tarry.gateway.http.errors import GatewayReason, RequestRefused, fields_of_error
 from tarry.gateway.http.event_stream import EventStream
@@ -30,7 +30,7 @@ RELEASE_S: Final = 5.0
 """Within which what nobody has received any more is given back."""
 
 
-async def receive(call: Call) -> fields.ReceivedMessages:
+async def receive(call: Call) -> bytes:
     """Receive due messages, and wait for the first of them."""
     body: fields.ReceiveBody = call.body
     limits = call.gateway.limits
@@ -47,9 +47,12 @@ async def receive(call: Call) -> fields.ReceivedMessages:
         start=body.begin,
     )
     messages = await _received(puller, call)
-    return fields.ReceivedMessages(
-        messages=[fields.Received(**_told(message, puller.group, name, body.body_as)) for message in messages]
-    )
+
+    def told() -> bytes:
+        received = [_told(message, puller.group, name, body.body_as) for message in messages]
+        return json_of(fields.ReceivedMessages(messages=received))
+
+    return await made(told, body_bytes(messages))
 
 
 async def _received(puller: Puller, call: Call) -> list[View]:
@@ -74,18 +77,18 @@ async def _received(puller: Puller, call: Call) -> list[View]:
         await asyncio.gather(received, gone, ending, return_exceptions=True)
 
 
-def _told(message: View, group: str, consumer: str, wanted: BodyAs) -> dict[str, Any]:
+def _told(message: View, group: str, consumer: str, wanted: BodyAs) -> fields.Received:
     holder = Holder(message.topic, group, consumer, message.queue)
-    return {
-        "handle": str(Handle(holder, message.offset)),
-        "id": message.id,
-        "topic": message.topic,
-        "due_ms": message.due_ms,
-        "released_ms": message.released_ms,
-        "attempt": message.attempt,
-        "maybe_duplicate": message.maybe_duplicate,
+    return fields.Received(
+        handle=str(Handle(holder, message.offset)),
+        id=message.id,
+        topic=message.topic,
+        due_ms=message.due_ms,
+        released_ms=message.released_ms,
+        attempt=message.attempt,
+        maybe_duplicate=message.maybe_duplicate,
         **content(message, wanted),
-    }
+    )
 
 
 async def events(call: Call) -> StreamingResponse:
@@ -117,14 +120,13 @@ async def events(call: Call) -> StreamingResponse:
         stack.callback(gateway.streams.pop, name)
         held = stack.pop_all()
 
-    text = stream.events(
-        lambda message: fields.Received(**_told(message, group, name, query.body_as)).model_dump(
-            mode="json", exclude_unset=True
-        ),
-        gateway.ending,
-        last_ms,
-        limits.keep_alive_ms,
-    )
+    async def told(message: View) -> bytes:
+        def write() -> bytes:
+            return json_of(_told(message, group, name, query.body_as))
+
+        return await made(write, body_bytes([message]))
+
+    text = stream.events(told, gateway.ending, last_ms, limits.keep_alive_ms)
     return _Events(text, held)
 
 

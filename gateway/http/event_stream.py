@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from tarry.client.aio import AckOutcome, Consumer, Message
 from tarry.client.consumers.unsettled import Verdict
@@ -46,7 +46,7 @@ class EventStream:
 
     async def events(
         self,
-        told: Callable[[Message], dict[str, Any]],
+        told: Callable[[Message], Awaitable[bytes]],
         until: asyncio.Event,
         last_ms: int,
         keep_alive_ms: int,
@@ -67,11 +67,11 @@ class EventStream:
                     continue
                 message, waiting = waiting.result(), None
                 self._lease(message.queue, message.offset, self.consumer.lease_ms)
-                yield event("message", told(message))
+                yield event("message", await told(message))
             reason = "GATEWAY_ENDING" if until.is_set() else "DURATION_OVER"
-            yield event("end", {"reason": reason})
+            yield event("end", strict_json.serialize({"reason": reason}))
         except TarryError as error:
-            yield event("error", {"error": fields_of_error(error)[1]})
+            yield event("error", strict_json.serialize({"error": fields_of_error(error)[1]}))
         except StopAsyncIteration:
             return
         finally:
@@ -107,6 +107,6 @@ class EventStream:
                 self._lease(queue, offset, self.consumer.lease_ms)
 
 
-def event(kind: str, data: dict[str, Any]) -> bytes:
+def event(kind: str, data: bytes) -> bytes:
     """Return one event; its data is one line of JSON."""
-    return b"event: %s\ndata: %s\n\n" % (kind.encode(), strict_json.serialize(data))
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), data)

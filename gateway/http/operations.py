@@ -12,7 +12,8 @@ from starlette.responses import Response
 from tarry.gateway.http import asking, consuming, fields, scheduling
 from tarry.gateway.http.call import Call
 
-Handler = Callable[[Call], Awaitable[BaseModel | Response]]
+Handler = Callable[[Call], Awaitable[BaseModel | bytes | Response]]
+"""Returns the answer, bytes where it is written already, since it may be large."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarry.gateway.http import handles, strict_json
-from tarry.gateway.http.bodies import bytes_of, fields_of
+from tarry.client.results import MessageState
+from tarry.gateway.http import asking, handles, strict_json
+from tarry.gateway.http.bodies import INLINE_BYTES_MAX, bytes_of, fields_of
+from tarry.gateway.http.fields import BodyQuery
 from tarry.gateway.http.handles import Handle, Holder
 from tarry.gateway.times import time_ms
 
@@ -101,6 +106,35 @@ def test_a_body_that_is_not_json_is_answered_as_text_or_base64() -> None:
 def test_what_is_no_base64_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="base64"):
         bytes_of({"body_base64": text})
+
+
+async def test_what_is_made_of_large_bodies_takes_no_turn_of_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here, read_in = threading.get_ident(), list[int]()
+    read = strict_json.parse
+
+    def parse(raw: bytes) -> Any:
+        read_in.append(threading.get_ident())
+        return read(raw)
+
+    monkeypatch.setattr(strict_json, "parse", parse)
+    for size_bytes in (INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1):
+        body = b'"' + b"x" * (size_bytes - 2) + b'"'
+        message = SimpleNamespace(
+            id="i", topic="t", due_ms=1, state=MessageState.PENDING, tags=(), keys=(), ordering_key="",
+            idempotency_key="", properties={}, body=body,
+        )  # fmt: skip
+
+        async def get(_: str, found: Any = message) -> Any:
+            return found
+
+        call: Any = SimpleNamespace(
+            producer=SimpleNamespace(get=get), path={"id": "i"}, query=BodyQuery(body_as="json")
+        )
+        assert json.loads(await asking.get(call))["body_json"] == "x" * (size_bytes - 2)
+    assert read_in[0] == here
+    assert read_in[1] != here
 
 
 def test_two_bodies_are_refused() -> None:
