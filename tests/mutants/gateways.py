@@ -98,4 +98,49 @@ MUTANTS = (
         "                    if False:\n",
         (f"{REQUESTS}::test_a_body_is_bounded_whether_it_says_its_size_or_not",),
     ),
+    Mutant(
+        "posts_go_to_site_local_addresses",
+        "whoever names a URL reaches what only the gateway's network does",
+        "        if address.is_site_local:  # fec0::/10, which counts as global\n            return False\n",
+        "",
+        ("tests/gateway/test_push_parts.py::test_addresses_of_this_host_or_network_are_not",),
+    ),
+    Mutant(
+        "a_redirect_leads_from_https_to_http",
+        "the receiver has a message sent on in the clear",
+        'may_be_read = push.allow_private and urlsplit(url).scheme == "http"',
+        "may_be_read = push.allow_private",
+        (
+            "tests/gateway/test_post.py"
+            "::test_a_redirect_from_https_to_http_is_not_followed_whatever_is_allowed",
+        ),
+    ),
+    Mutant(
+        "an_event_stream_is_opened_for_its_headers",
+        "messages are taken that nobody is told of",
+        '        route.methods.discard("HEAD")',
+        "        pass",
+        (f"{REQUESTS}::test_an_event_stream_is_not_opened_for_its_headers_alone",),
+    ),
+    Mutant(
+        "silent_connections_stay",
+        "a few thousand of them keep everybody out",
+        "self.loop.call_later(self.bounds.head_ms / 1_000, self._head_over)",
+        "self.loop.call_later(1e6, self._head_over)",
+        ("tests/gateway/test_connections.py::test_a_request_whose_head_does_not_come_is_given_up",),
+    ),
+    Mutant(
+        "a_stream_that_nobody_reads_stays",
+        "its messages are kept from all others",
+        "self.loop.call_later(self.bounds.answer_ms / 1_000, self.transport.abort)",
+        "self.loop.call_later(1e6, self.transport.abort)",
+        ("tests/gateway/test_connections.py::test_a_stream_whose_caller_does_not_read_ends",),
+    ),
+    Mutant(
+        "a_place_is_free_before_the_answer_is_taken",
+        "callers that do not read fill the memory",
+        "return _Answer(content, operation.status, place.pop_all())",
+        "return _Answer(content, operation.status, ExitStack())",
+        (f"{REQUESTS}::test_an_answer_keeps_its_place_until_its_caller_has_taken_it",),
+    ),
 )
