@@ -35,8 +35,15 @@ class EventStream:
         self._leased_until_s: OrderedDict[Place, float] = OrderedDict()
 
     async def settle(self, verdict: Verdict, offsets: Sequence[int]) -> list[AckOutcome]:
-        """Give a verdict on deliveries of this stream, which frees its credit."""
-        outcomes = await self.consumer.settle_many(verdict, offsets)
+        """Give a verdict on deliveries of this stream, which frees its credit.
+
+        ``UNKNOWN`` where no node has answered by the client's deadline: it is sent again, and may count.
+        """
+        try:
+            async with asyncio.timeout(self.access.client.settings.deadline_ms / 1_000):
+                outcomes = await self.consumer.settle_many(verdict, offsets)
+        except TimeoutError:  # the stream itself waits for a node for as long as it lasts
+            outcomes = [AckOutcome.UNKNOWN] * len(offsets)
         for offset in offsets:
             if verdict.extend_ms is None:
                 self._leased_until_s.pop((verdict.queue, offset), None)
