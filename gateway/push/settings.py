@@ -75,6 +75,13 @@ class Push(Table):
             raise ValueError("a secret has 16 characters at least")
         return secrets
 
+    @field_validator("token")
+    @classmethod
+    def _check_token(cls, token: str | None) -> str | None:
+        if token is not None and not (token and token.isascii() and token.isprintable()):
+            raise ValueError("only printable ASCII characters can be sent, and one at least")
+        return token
+
     @field_validator("start")
     @classmethod
     def _check_start(cls, start: str | None) -> str | None:

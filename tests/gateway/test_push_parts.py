@@ -128,6 +128,8 @@ def test_a_property_names_the_content_type_unless_it_is_no_header(named: str, se
         ({"secrets": []}, "secrets"),
         ({"secrets": ["short"]}, "16 characters"),
         ({"secret": "x"}, "secret: "),
+        ({"token": "tökén"}, "token: only printable"),
+        ({"token": ""}, "token: only printable"),
         ({"in_flight_max": 0}, "in_flight_max"),
         ({"in_flight_max": "4"}, "in_flight_max"),
         ({"timeout_ms": 600_001}, "timeout_ms"),
