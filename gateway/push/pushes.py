@@ -221,4 +221,4 @@ def _raise_in_loop(error: BaseException) -> None:
 
 
 def _pause_s(failures: int) -> float:
-    return min(AGAIN_S_MAX, 0.2 * 2.0 ** min(failures, 10)) * random.uniform(0.75, 1.25)
+    return min(AGAIN_S_MAX, 0.2 * 2.0 ** min(failures, 10)) * random.uniform(0.6, 1.0)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tarry.gateway.http.config import Config, load
 from tarry.gateway.push.addresses import is_public
 from tarry.gateway.push.post import Delivery, retry_after_ms
+from tarry.gateway.push.pushes import AGAIN_S_MAX, _pause_s
 from tarry.gateway.push.settings import Push
 from tarry.gateway.push.signature import AGE_S_MAX, sign, verify
 
@@ -184,6 +185,11 @@ def test_an_authority_has_to_be_a_pem_file(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace(__file__, str(tmp_path / "missing.pem")))
     with pytest.raises(OSError, match="No such file"):
         load(file)
+
+
+def test_a_pause_is_no_longer_than_the_readme_says() -> None:
+    pauses_s = [_pause_s(failures) for failures in range(30) for _ in range(30)]
+    assert 0.1 < min(pauses_s) <= max(pauses_s) <= AGAIN_S_MAX == 30.0
 
 
 def test_two_pushes_have_two_names() -> None:
