@@ -414,7 +414,7 @@ def _faults(batch: Batch, request: Request, error: Refused) -> list[Fault]:
 
 def _alike(messages: pa.RecordBatch, at: int, reason: str) -> Flags:
     """Flag the message at a position, and others that are refused as it is: each would cost a request."""
-    wrong = np.arange(len(messages)) == at
+    wrong: Flags = np.arange(len(messages)) == at
     if reason == Reason.DUE_TOO_FAR:
         due_ms = messages.column("due_ms").to_numpy()
         wrong |= due_ms >= due_ms[at]
