@@ -10,6 +10,7 @@ from pathlib import Path
 import google_crc32c
 import grpc.aio
 
+from tarry.client.local.free_ports import free_ports
 from tarry.proto.tarry_peer_pb2 import LogPosition, SnapshotFile, SnapshotManifest
 from tarry.replication.clock import Clock, SystemClock
 from tarry.replication.driver.driver import Driver
@@ -112,7 +113,8 @@ class Replica:
         self.machine = Recorder()
         self.heard: list[bytes] = []
         self.roles: list[Role] = []
-        self.address = "127.0.0.1:0"
+        (port,) = free_ports(1)  # a connection takes no such port while the replica is stopped
+        self.address = f"127.0.0.1:{port}"
         self.dial: dict[str, str] = {}
         """A peer's address -> where this replica reaches it."""
 
@@ -120,8 +122,7 @@ class Replica:
         self.transport = PeerTransport(settings=self.settings, rng=random.Random(self.name), dial=self.dial)
         self.server = grpc.aio.server(options=server_options(self.settings))
         self.server.add_generic_rpc_handlers((self.transport.servicer.handler(),))
-        port = self.server.add_insecure_port(self.address)
-        self.address = f"127.0.0.1:{port}"
+        self.server.add_insecure_port(self.address)
         await self.transport.listen("127.0.0.1")
         await self.server.start()
 
