@@ -171,6 +171,7 @@ def test_closing_delivers_what_was_given_before(servers: str) -> None:
 def test_both_twins_offer_the_same_names() -> None:
     own = {name for name in aio.__all__ if getattr(sync, name) is not getattr(aio, name)}
     assert own == {
+        "Bulk",
         "Client",
         "Consumer",
         "Message",
@@ -179,5 +180,6 @@ def test_both_twins_offer_the_same_names() -> None:
         "Producer",
         "Puller",
         "Query",
+        "Recurring",
         "connect",
     }
