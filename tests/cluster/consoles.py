@@ -20,6 +20,7 @@ from tarry.console.guard import FORM_TOKEN
 
 END_S = 20
 JOB_S = 40.0
+LOOK_S = 10.0
 
 
 @contextmanager
@@ -63,6 +64,13 @@ class Visitor:
         answer = self.http.get(path)
         assert answer.status_code == code, answer.text
         return answer.text
+
+    def get_until(self, path: str, shown: str) -> str:
+        """Return a page once it shows a text, or after a while as it is: a look is 2 s old at most."""
+        ends_s = time.monotonic() + LOOK_S
+        while shown not in (page := self.get(path)) and time.monotonic() < ends_s:
+            time.sleep(0.1)
+        return page
 
     def post(self, path: str, code: int = 200, /, **fields: str) -> str:
         """Send a form, and return the page that comes."""
