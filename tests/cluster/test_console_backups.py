@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,7 +141,14 @@ def test_runs_of_the_reconciliation_and_their_findings_are_shown_to_operators_al
 
 def download(visitor: Visitor) -> Generator[bytes]:
     [token] = set(re.findall(rf'name="{FORM_TOKEN}" value="([0-9a-f]+)"', visitor.get("/sign-in")))
-    with visitor.http.stream("POST", "/cluster/backups/download", data={FORM_TOKEN: token}) as answer:
+    ends_s = time.monotonic() + 20
+    with ExitStack() as open_answers:
+        while True:  # the node may still give the one before, whose visitor has just gone
+            request = visitor.http.stream("POST", "/cluster/backups/download", data={FORM_TOKEN: token})
+            answer = open_answers.enter_context(request)
+            if answer.status_code != 503 or time.monotonic() > ends_s:
+                break
+            time.sleep(0.2)
         assert answer.status_code == 200
         assert re.fullmatch(
             r'attachment; filename="tarry-\d+\.backup"', answer.headers["content-disposition"]
