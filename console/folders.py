@@ -55,6 +55,20 @@ def newest(folder: Path, most: int) -> tuple[list[str], int]:
     return [name for _, name in sorted(found)[:most]], len(found)
 
 
+def newest_with(
+    folder: Path, most: int, file: str, bytes_max: int
+) -> tuple[list[tuple[str, bytes | None]], int]:
+    """Return `newest` with this file of each; None: it cannot be read. Raises OSError."""
+    names, count = newest(folder, most)
+    found = list[tuple[str, bytes | None]]()
+    for name in names:
+        try:
+            found.append((name, read(folder, name, file, bytes_max)))
+        except Unreadable:
+            found.append((name, None))
+    return found, count
+
+
 def is_plain(folder: Path, name: str) -> bool:
     """Return whether a sub-folder has only folders and files in it, or is not there yet.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -16,6 +16,7 @@ from struct import Struct
 
 from tarry.chaos.cluster.cluster import mono_ms, now_ms
 from tarry.chaos.history import Asked, Cancelled, History, Operation, Sent, Sweep
+from tarry.chaos.traffic.insistence import AGAIN_S, insist
 from tarry.chaos.traffic.traffic import GONE, TOKEN, answered, received
 from tarry.client.aio import Change, Client, Producer
 from tarry.client.errors import NotFound, OutcomeUnknown, Overloaded, TarryError, Unavailable
@@ -29,7 +30,6 @@ HOUR_MS = 3_600_000
 BATCH = 20
 """Messages of one tag: a cancel of many is for one of these."""
 RECENT = 200
-AGAIN_S = 0.2
 LOOKS_AT_ONCE = 32
 
 
@@ -65,7 +65,7 @@ class Changing:
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[None]:
         """Change while the block lasts; consume until the last is delivered, or long nothing comes."""
-        await self._insist(self._make)
+        await insist(self._make)
         chance = random.Random(f"{self.seed} changes")
         self._producers = [client.producer() for client in self.clients]
         consuming = asyncio.create_task(self._consume())
@@ -114,16 +114,6 @@ class Changing:
     @staticmethod
     async def _pause() -> None:
         await asyncio.sleep(AGAIN_S)
-
-    @staticmethod
-    async def _insist(work: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            try:
-                await work()
-            except (Unavailable, OutcomeUnknown, Overloaded):
-                await asyncio.sleep(AGAIN_S)
-            else:
-                return
 
     async def _paused(self, chance: random.Random, mean_s: float) -> bool:
         """Wait; return whether to go on."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
 from tarry.chaos.cluster.cluster import mono_ms, now_ms
 from tarry.chaos.history import Delivered, History, Sent
+from tarry.chaos.traffic.insistence import AGAIN_S, insist
 from tarry.chaos.traffic.traffic import TOKEN, answered, received
 from tarry.client.aio import AckOutcome, Client
 from tarry.client.errors import OutcomeUnknown, Overloaded, TarryError, Unavailable
@@ -21,7 +22,6 @@ TOPIC, NOW, LATER = "delayed", "delayed-now", "delayed-later"
 CROWD = 20
 EVERY_S = 0.2
 KEYS = 6
-AGAIN_S = 0.2
 NACKED_SHARE = 0.1
 
 
@@ -39,7 +39,7 @@ class Delayed:
     async def begin(self, delay_ms: int) -> None:
         """Make the topic and its groups, and start."""
         for group in (NOW, LATER):
-            await self._insist(partial(self.client.operator().create_group, TOPIC, group))
+            await insist(partial(self.client.operator().create_group, TOPIC, group))
         await self.set_delay(delay_ms)
         chance = random.Random(f"{self.seed} delayed")
         work = [self._produce(random.Random(chance.random()))]
@@ -48,17 +48,7 @@ class Delayed:
 
     async def set_delay(self, delay_ms: int) -> None:
         """Set the delay of the later group, however often that takes."""
-        await self._insist(partial(self.client.operator().set_group, TOPIC, LATER, delay_ms=delay_ms))
-
-    @staticmethod
-    async def _insist(work: Callable[[], Awaitable[object]]) -> None:
-        while True:
-            try:
-                await work()
-            except (Unavailable, OutcomeUnknown, Overloaded):
-                await asyncio.sleep(AGAIN_S)
-            else:
-                return
+        await insist(partial(self.client.operator().set_group, TOPIC, LATER, delay_ms=delay_ms))
 
     async def stop_producing(self) -> None:
         """Schedule nothing more; raises what has ended a task before."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tarry.chaos.cluster.cluster import mono_ms, now_ms
 from tarry.chaos.history import Answer, Asked, Cancelled, History, Operation, Sent
+from tarry.chaos.traffic.insistence import AGAIN_S, insist
 from tarry.chaos.traffic.traffic import GONE, TOKEN, answer_of, answered, received
 from tarry.client.aio import AckOutcome, Client, Producer
 from tarry.client.errors import OutcomeUnknown, Overloaded, TarryError, Unavailable
@@ -23,7 +24,6 @@ RELEASE_PER_S = 120
 CROWD = 60  # due at one instant
 KEYS = 6
 EVERY_S = 0.25
-AGAIN_S = 0.2
 AT_ONCE = 8  # ids of one cancel
 NACKED_SHARE = 0.1
 
@@ -45,7 +45,7 @@ class Held:
 
     async def begin(self) -> None:
         """Make the topic with its rate, and start."""
-        await self._insist(self._make)
+        await insist(self._make)
         chance = random.Random(f"{self.seed} held")
         self._tasks = [
             asyncio.create_task(self._consume(random.Random(chance.random()))),
@@ -56,16 +56,6 @@ class Held:
         operator = self.client.operator()
         await operator.create_topic(TOPIC, release_per_s_max=RELEASE_PER_S)
         await operator.create_group(TOPIC, GROUP)
-
-    @staticmethod
-    async def _insist(work: Callable[[], object]) -> None:
-        while True:
-            try:
-                await work()  # type: ignore[misc]
-            except (Unavailable, OutcomeUnknown, Overloaded):
-                await asyncio.sleep(AGAIN_S)
-            else:
-                return
 
     async def stop_producing(self) -> None:
         """Schedule and cancel nothing more; raises what has ended a task before."""

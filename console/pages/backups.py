@@ -43,15 +43,8 @@ def _folder_of(request: Request) -> Path | None:
 
 def _rows(folder: Path) -> tuple[list[Row], int]:
     """Return a row for each sub-folder that was changed last, and how many there are. Raises OSError."""
-    names, count = folders.newest(folder, SHOWN_MAX)
-    rows = list[Row]()
-    for name in names:
-        try:
-            manifest: bytes | None = folders.read(folder, name, MANIFEST, MANIFEST_BYTES_MAX)
-        except folders.Unreadable:
-            manifest = None
-        rows.append(backup_row(name, manifest))
-    return rows, count
+    found, count = folders.newest_with(folder, SHOWN_MAX, MANIFEST, MANIFEST_BYTES_MAX)
+    return [backup_row(name, manifest) for name, manifest in found], count
 
 
 async def _backups(request: Request) -> Response:

@@ -41,15 +41,8 @@ def _folder_of(request: Request) -> Path:
 
 def _rows(folder: Path) -> tuple[list[Row], int]:
     """Return a row for each run that was written last, and how many there are. Raises OSError."""
-    names, count = folders.newest(folder, SHOWN_MAX)
-    rows = list[Row]()
-    for name in names:
-        try:
-            summary: bytes | None = folders.read(folder, name, SUMMARY, SUMMARY_BYTES_MAX)
-        except folders.Unreadable:
-            summary = None
-        rows.append(run_row(name, summary))
-    return rows, count
+    found, count = folders.newest_with(folder, SHOWN_MAX, SUMMARY, SUMMARY_BYTES_MAX)
+    return [run_row(name, summary) for name, summary in found], count
 
 
 async def _runs(request: Request) -> Response:
