@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -51,6 +51,21 @@ def pause_s(error: BaseException | None, attempt: int, pace_ms: int) -> float:
         if error.retry_ms is not None:
             return error.retry_ms * random.uniform(1.0, 1.5) / 1_000
     return random.uniform(0, min(PAUSE_MS_MAX, pace_ms * 2 ** min(attempt, 10))) / 1_000
+
+
+async def answers(call: aio.UnaryStreamCall[RequestT, ResponseT]) -> AsyncGenerator[ResponseT]:
+    """Yield the answers of a call to one node; where the caller goes on without the rest, the call ends.
+
+    Raises TarryError. Left to itself, an unfinished call of grpc.aio lasts until it is collected as garbage,
+    and a node counts it until then.
+    """
+    try:
+        async for answer in call:
+            yield answer
+    except aio.AioRpcError as failure:
+        raise error_of_call(failure) from failure
+    finally:
+        call.cancel()
 
 
 class Calls:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, Unpack, cast
 
 from grpc import aio
 
-from tarry.client.cluster.calls import Calls
+from tarry.client.cluster.calls import Calls, answers
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.errors import InvalidQuery, InvalidSetting, TarryError, error_of_call
 from tarry.client.integers import INT64_MAX, UINT32_MAX, UINT64_MAX, whole
@@ -376,11 +377,10 @@ class Operator:
                 Reason.EXPORT_INVALID, f"a bound is beyond what can be asked for: {error}"
             ) from None
         node = self._nodes.node(address)
-        try:
-            async for part in node.operator.ExportLedger(request, metadata=self._nodes.metadata):
+        call = node.operator.ExportLedger(request, metadata=self._nodes.metadata)
+        async with aclosing(answers(call)) as parts:
+            async for part in parts:
                 yield LedgerPart(json.loads(part.segment), part.rows, part.count, part.resume)
-        except aio.AioRpcError as failure:
-            raise error_of_call(failure) from failure
 
     async def backup(
         self, address: str, *, kept: Iterable[operator_pb.BackupFile] = (), index_min: int = 0
@@ -391,12 +391,10 @@ class Operator:
         Raises NotPermitted, NoRoom, Overloaded, Unavailable.
         """
         request = operator_pb.BackupRequest(kept=kept, index_min=index_min)
-        node = self._nodes.node(address)
-        try:
-            async for part in node.operator.Backup(request, metadata=self._nodes.metadata):
+        call = self._nodes.node(address).operator.Backup(request, metadata=self._nodes.metadata)
+        async with aclosing(answers(call)) as parts:
+            async for part in parts:
                 yield part
-        except aio.AioRpcError as failure:
-            raise error_of_call(failure) from failure
 
     async def read_audit(
         self,
@@ -496,11 +494,9 @@ class Operator:
             request_serializer=operator_pb.ExportPendingRequest.SerializeToString,
             response_deserializer=ExportedColumns.FromString,
         )
-        try:
-            async for part in call(request, metadata=self._nodes.metadata):
+        async with aclosing(answers(call(request, metadata=self._nodes.metadata))) as parts:
+            async for part in parts:
                 yield part
-        except aio.AioRpcError as failure:
-            raise error_of_call(failure) from failure
 
 
 def _described(response: operator_pb.DescribeTopicResponse) -> TopicDescription:
