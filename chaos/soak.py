@@ -63,6 +63,7 @@ class Plan:
 
     seconds: float
     rate: int  # messages a second
+    consensus: Mapping[str, Setting] = field(default_factory=dict)
 
     @property
     def kept_ms(self) -> int:
@@ -94,6 +95,7 @@ class Plan:
                 "journal_retained_bytes": self.journal_bytes,
             },
             "ledger": {"retention_ms": self.kept_ms, "segment_ms": max(1_000, self.kept_ms // 5)},
+            "consensus": self.consensus,
         }
 
     def window(self, at_s: float) -> str | None:
@@ -313,7 +315,7 @@ async def consume(client: Client, name: str, record: Record) -> None:
 async def run(plan: Plan, folder: Path, *, with_heap: bool) -> Result:
     """Do it all on a cluster of three."""
     record = Record()
-    cluster = Cluster(3, folder, dispatch=plan.settings["dispatch"], ledger=plan.settings["ledger"])
+    cluster = Cluster(3, folder, **plan.settings)
     if with_heap:
         for node in cluster.local.nodes.values():
             traced(node)

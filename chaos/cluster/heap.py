@@ -26,6 +26,7 @@ def write():
         return
     if os.fork():
         os._exit(0)  # so that the node has no child to wait for
+    os.nice(19)  # the nodes go first
     file = os.environ["SOAK_HEAP"]
     found = {}
     for stat in tracemalloc.take_snapshot().statistics("lineno"):

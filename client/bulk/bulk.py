@@ -141,6 +141,8 @@ class Bulk:
         from tarry.client.bulk.import_run import Import
         from tarry.client.bulk.progress import Progress
 
+        if isinstance(source, Files):
+            _opened(source, columns, source.path, None)  # refused before there is a folder
         held = await asyncio.to_thread(Progress, Path(progress))
         try:
             begun_ms = held.told["begun_ms"] if held.told else _now_ms()

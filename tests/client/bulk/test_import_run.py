@@ -11,10 +11,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from tarry.client.aio import connect
 from tarry.client.bulk import import_run
 from tarry.client.bulk.import_run import ClusterDiffers, CountDiffers, UnsureSteps
 from tarry.client.bulk.mapping import UNSURE
 from tarry.client.bulk.progress import STEP_BATCHES, Progress, ProgressDiffers
+from tarry.client.bulk.values import Files, InvalidSource
 from tarry.client.errors import OutcomeUnknown, Refused
 from tarry.node.config import Limits
 from tarry.proto.tarry_log_pb2 import RaiseLevelCommand, ScheduleColumns
@@ -371,3 +373,10 @@ async def test_an_answer_for_other_messages_and_a_lost_row_of_the_id_map_are_not
     (tmp_path / "progress" / "result.json").unlink()
     with pytest.raises(CountDiffers):
         await imported(target, path, tmp_path / "progress", "t")
+
+
+async def test_a_source_that_is_not_there_leaves_no_folder(tmp_path: Path) -> None:
+    async with connect(["127.0.0.1:1"]) as client:
+        with pytest.raises(InvalidSource, match="name one"):
+            await anext(client.bulk().import_rows(Files(tmp_path / "none.csv"), tmp_path / "progress"))
+    assert not (tmp_path / "progress").exists()
