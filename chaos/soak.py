@@ -21,7 +21,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 import typer
@@ -85,7 +85,7 @@ class Plan:
         return int(min(64.0, self.seconds / 60) * MIB)
 
     @property
-    def settings(self) -> dict[str, Setting]:
+    def settings(self) -> dict[str, Any]:
         """Configuration of the nodes; all else is as it is by default."""
         return {
             "dispatch": {
@@ -95,7 +95,6 @@ class Plan:
                 "journal_retained_bytes": self.journal_bytes,
             },
             "ledger": {"retention_ms": self.kept_ms, "segment_ms": max(1_000, self.kept_ms // 5)},
-            "consensus": self.consensus,
         }
 
     def window(self, at_s: float) -> str | None:
@@ -315,7 +314,7 @@ async def consume(client: Client, name: str, record: Record) -> None:
 async def run(plan: Plan, folder: Path, *, with_heap: bool) -> Result:
     """Do it all on a cluster of three."""
     record = Record()
-    cluster = Cluster(3, folder, **plan.settings)
+    cluster = Cluster(3, folder, consensus=plan.consensus, **plan.settings)
     if with_heap:
         for node in cluster.local.nodes.values():
             traced(node)
