@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from tarry.node.__main__ import app
+from tarry.node.command_line import app
 
 NAME = "tarry"
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tarry.client.local.cluster import LocalCluster
 from tarry.client.settings import Settings, Tls
-from tarry.node.__main__ import app
+from tarry.node.command_line import app
 from tarry.node.config import OTHERS, Token, load
 
 WHOLE = {"node": "n1", "data": Path("data"), "listen": "127.0.0.1:1", "members": {"n1": "127.0.0.1:1"}}
