@@ -20,6 +20,8 @@ from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 from tests.cluster.wire import TIMEOUT_S, Wire
 
+pytestmark = pytest.mark.beside
+
 METADATA = bearer_token.metadata("root")
 UNKNOWN_FIELD = b"\xc0\xb8\x02\x01"
 """Of any request: nothing is done for who sends it."""

@@ -15,10 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tarry.client.aio import Client, connect
 from tarry.client.local.cluster import LocalCluster, command
 from tarry.proto.backup_folder import FILES, MANIFEST, backup_in
 from tests.cluster.test_rejoining import agree, run_to_the_end
+
+pytestmark = pytest.mark.beside
 
 PATIENCE_S = 60
 HOUR_MS = 3_600_000

@@ -17,6 +17,8 @@ from tarry.proto.tarry_producer_pb2 import ScheduleRequest
 from tests.cluster.streams import Consuming, schedule, subscribe
 from tests.cluster.wire import TIMEOUT_S, Wire, refusal, wire
 
+pytestmark = pytest.mark.beside
+
 FRESH = count()
 MIB = 1 << 20
 

@@ -18,6 +18,8 @@ from tests.cluster.disposable import Disposable
 from tests.cluster.streams import Consuming, schedule, subscribe
 from tests.cluster.wire import TIMEOUT_S, Refusal, Wire, refusal, wire
 
+pytestmark = pytest.mark.beside
+
 FRESH = count()
 NOBODYS_QUEUE = 4_000_000_000
 PERMANENT = {

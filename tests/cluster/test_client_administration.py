@@ -22,6 +22,8 @@ from tarry.client.operators.cluster_operator import DeletedTopic, Redriven
 from tarry.proto.message_id import MessageId
 from tests.cluster.disposable import Disposable
 
+pytestmark = pytest.mark.beside
+
 
 @pytest.fixture
 def servers(shared_cluster: LocalCluster) -> str:

@@ -22,6 +22,8 @@ from tarry.client.cli.times import duration_text, parse_duration_ms, parse_time_
 from tarry.client.local.cluster import LocalCluster
 from tarry.client.local.free_ports import free_ports
 
+pytestmark = pytest.mark.beside
+
 
 @pytest.fixture
 def servers(shared_cluster: LocalCluster) -> str:

@@ -34,7 +34,7 @@ WHY_NOT = (
     or (f"not installed: {TOOLS} (util-linux)" if TOOLS else "")
     or ("the system's own Python stands in for no image's" if PYTHON == "/usr" else "")
 )
-pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+pytestmark = [pytest.mark.beside, pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)]
 
 
 @pytest.fixture(scope="module")

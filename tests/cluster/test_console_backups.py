@@ -23,6 +23,8 @@ from tests.cluster.steady import STEADY
 from tests.cluster.test_members import newcomer
 from tests.console.reports import write_run
 
+pytestmark = pytest.mark.beside
+
 TOKENS: dict[str, Setting] = {
     "root": {"name": "ops", "produce": ["*"], "consume": ["*"], "operate": True},
     "shop": {"name": "shop", "produce": ["*"], "consume": ["*"]},

@@ -16,7 +16,7 @@ from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 from tests.console.reports import write_run
 
-pytestmark = needs_chromium
+pytestmark = [pytest.mark.beside, needs_chromium]
 HOUR_MS = 3_600_000
 BODY = b'{"order": 7, "note": "<img src=x onerror=alert(1)>"}'
 PHONE = {"width": 360, "height": 740}

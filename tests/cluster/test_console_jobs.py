@@ -18,6 +18,8 @@ from tests.cluster.consoles import Visitor, console_of, ended
 from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 
+pytestmark = pytest.mark.beside
+
 TOKENS: dict[str, Setting] = {
     "root": {"name": "ops", "produce": ["*"], "consume": ["*"], "operate": True},
     "shop": {"name": "shop", "produce": ["orders"], "consume": ["orders"]},

@@ -8,6 +8,8 @@ import pytest
 
 from tarry.chaos.demo import LOAD, Result, Times, main
 
+pytestmark = pytest.mark.beside
+
 KEPT = Result(
     scheduled=10,
     acknowledged=10,

@@ -15,11 +15,14 @@ from typing import Any
 
 import grpc
 import psutil
+import pytest
 
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_operator_pb2 import ClusterStatusRequest
 from tarry.proto.tarry_producer_pb2 import GetRequest, ScheduleRequest
 from tests.cluster.wire import TIMEOUT_S, wire
+
+pytestmark = pytest.mark.beside
 
 PATIENCE_S = 30.0
 

@@ -23,6 +23,8 @@ from tests.client.spans_kept import Spans
 from tests.cluster.test_upgrade import level
 from tests.cluster.wire import TIMEOUT_S, refusal, wire
 
+pytestmark = pytest.mark.beside
+
 HOUR_MS = 3_600_000
 KEY_CHARS_MAX = 256
 PATIENCE_S = 20

@@ -15,6 +15,8 @@ import pytest
 from tarry.client import aio, sync
 from tarry.client.local.cluster import LocalCluster
 
+pytestmark = pytest.mark.beside
+
 PATIENCE_S = 30.0
 HOUR_MS = 3_600_000
 

@@ -25,6 +25,8 @@ from tests.cluster.authority import Authority
 from tests.cluster.disposable import Disposable
 from tests.cluster.wire import TIMEOUT_S, refusal
 
+pytestmark = pytest.mark.beside
+
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:

@@ -18,6 +18,8 @@ from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
 from tests.cluster.wire import Refusal, Wire, refusal, wire
 
+pytestmark = pytest.mark.beside
+
 
 @pytest.fixture
 def follower(shared_cluster: LocalCluster) -> Iterator[Wire]:

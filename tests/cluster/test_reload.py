@@ -26,6 +26,8 @@ from tests.cluster.steady import STEADY
 from tests.cluster.streams import schedule, subscribe
 from tests.cluster.wire import Wire, refusal
 
+pytestmark = pytest.mark.beside
+
 NODES = ("n1", "n2", "n3")
 PATIENCE_S = 60.0
 

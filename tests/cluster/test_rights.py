@@ -32,6 +32,8 @@ from tests.cluster.disposable import Disposable
 from tests.cluster.steady import STEADY
 from tests.cluster.wire import TIMEOUT_S, Wire, refusal, wire
 
+pytestmark = pytest.mark.beside
+
 TOKENS: dict[str, Setting] = {
     "shop": {"produce": ["orders.*"], "consume": ["orders.*"]},
     "audit": {"consume": ["*"]},

@@ -27,6 +27,8 @@ from tarry.proto.tarry_producer_pb2 import ScheduleRequest
 from tests.cluster.disposable import Disposable
 from tests.cluster.wire import refusal
 
+pytestmark = pytest.mark.beside
+
 STREAMS, SOCKETS, CHANNELS = 2_000, 600, 4
 BEARING = [("authorization", "Bearer root")]
 STREAM_BYTES_MAX = 16 << 10

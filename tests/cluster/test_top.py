@@ -25,6 +25,7 @@ from tests.cluster.test_client_console import interruptible
 __all__ = ["interruptible"]
 
 PATIENCE_S = 60.0
+SHOWN_BYTES = 20_000
 
 
 def looks(servers: str, *more: str) -> list[dict[str, Any]]:
@@ -105,8 +106,10 @@ def read_until(seen: int, text: str) -> None:
     """Read what the terminal shows until a text has come."""
     shown, poll = b"", select.poll()  # of any descriptor: this process may have thousands
     poll.register(seen, select.POLLIN)
+    deadline = time.monotonic() + PATIENCE_S
     while text.encode() not in shown:
-        assert poll.poll(PATIENCE_S * 1_000), shown
+        assert time.monotonic() < deadline, shown[-SHOWN_BYTES:]
+        assert poll.poll(PATIENCE_S * 1_000), shown[-SHOWN_BYTES:]
         shown += os.read(seen, 65_536)
 
 
