@@ -51,7 +51,9 @@ def lateness_ms(
     early = np.minimum.accumulate(early[::-1])[::-1]
     first_may = np.maximum(np.minimum(begin, early), 0.0)
     last_may = np.maximum(np.where(crowded, first_may, np.minimum(end, early)), 0.0)
-    idle = np.maximum.accumulate(np.maximum(np.maximum(first_may - before, last_may - done), 0.0))
+    at_once = (done - before) * np.clip((end - last_may) / step_ms, 0.0, 1.0)  # of work, when a crowd begins
+    waits = np.maximum(first_may - before, last_may - (done - at_once))
+    idle = np.maximum.accumulate(np.maximum(waits, 0.0))
     late = done + idle - np.where(crowded, begin, end)
     return np.ceil(np.round(np.maximum(late, 0.0), 6)).astype(np.int64)
 
