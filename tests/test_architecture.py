@@ -28,7 +28,8 @@ MAY_IMPORT = {
     "bench": {"client", "proto", "wheel", "replication"},  # parts are measured by themselves, too
     "spark": {"proto"},
 }
-COMMAND_LINE = re.compile(r"node/(command|command_line|dev)\.py")  # they may import client, console and gateway
+COMMAND_LINE = re.compile(r"node/(command|command_line|dev)\.py")
+"""They may import client, console and gateway."""
 
 # folder -> its sub-folders, each of which may import those before it; type-only imports count
 ROOMS = {
