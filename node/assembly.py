@@ -163,7 +163,7 @@ class Core:
     def _heartbeat(self, sent_s: float) -> bytes:
         """Return a leader's dispatch state; keep cluster time, and notice that the lease came or went."""
         with self.holds.by("heartbeat"):
-            self.time.update(self.driver.consensus.clock_offsets_ms())
+            self.time.update(self.driver.consensus.clock_offsets_ms)
             self.leadership.look()
             self._watch_clock()
             now_ms = self.time.now_ms()

@@ -115,7 +115,7 @@ class Replica:
     def _peer_status(self, peer: str, address: str) -> PeerStatus:
         state, progress = self.consensus.state, self.consensus.progress[peer]
         clock = progress.clock
-        offset_ms, error_ms = clock.offset_ms(self.clock) or (None, 0.0)
+        offset_ms, error_ms = clock.offset_ms(self.clock, self.clock.wall_ms()) or (None, 0.0)
         return PeerStatus(
             address=address,
             connected=progress.linked,

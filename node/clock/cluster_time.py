@@ -11,16 +11,23 @@ be measured well enough to tell does not make it right.
 While a node leads, its cluster time never runs back: where the target lies behind, it stands
 until the target has caught up; where it lies ahead, it follows at once. A node that does not
 lead serves nobody by its time, and takes over the leader's whichever way it lies.
+
+The own clock is read once for each look at the others: it may be set between two readings, and what one
+says of the others is not true of the next.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
 from statistics import median, median_low
-from typing import Final
+from typing import Final, TypeAlias
 
 from tarry.replication.clock import Clock
+
+Offsets: TypeAlias = Callable[[float], list[tuple[float, float]]]
+"""Gives for a reading of this node's own clock, in ms: of each peer that was ever heard, its clock minus that
+reading, and how far that can be off either way."""
 
 STEP_MS: Final = 5
 """Differences up to this are measuring noise, and are followed by at most 1 ms an update."""
@@ -59,33 +66,31 @@ class ClusterTime:
             return 0.0
         return max(0.0, at_ms - self._monotonic_ms() - self._anchor_ms) / 1000
 
-    def sure(self, offsets_ms: Iterable[tuple[float, float]]) -> bool:
+    def sure(self, offsets_ms: Offsets) -> bool:
         """Return whether it is known what time it is: from a leader, or since these clocks agree."""
-        return self._adopted or _agrees(list(offsets_ms))
+        return self._adopted or _agrees(offsets_ms(self._clock.wall_ms()))
 
-    def lead(self, offsets_ms: Iterable[tuple[float, float]]) -> None:
+    def lead(self, offsets_ms: Offsets) -> None:
         """Begin to lead, wherever this node's time stood until now.
 
         What it has seen of time may be its own clock alone, and that may be wrong: so of an even number of
         clocks that differ the lower counts, rather late than early; but for a node that has heard a leader.
         """
-        clocks = list(offsets_ms)
+        wall_ms = self._clock.wall_ms()
+        clocks = offsets_ms(wall_ms)
         self._last_ms = 0
         self._own_is_wrong = False
         if not _agrees(clocks) and not self._adopted:
             least = median_low([0.0, *(offset - error for offset, error in clocks)])
-            self._anchor_ms = self._clock.wall_ms() + least - self._monotonic_ms()
-        self.update(clocks)
+            self._anchor_ms = wall_ms + least - self._monotonic_ms()
+        self._keep_to(clocks, wall_ms)
 
-    def update(self, offsets_ms: Iterable[tuple[float, float]]) -> None:
-        """Keep to the members' clocks.
-
-        Args:
-            offsets_ms: of each peer that was ever heard, its clock minus this node's own, and
-                how far that can be off either way.
-        """
-        clocks = list(offsets_ms)
+    def update(self, offsets_ms: Offsets) -> None:
+        """Keep to the members' clocks."""
         wall_ms = self._clock.wall_ms()
+        self._keep_to(offsets_ms(wall_ms), wall_ms)
+
+    def _keep_to(self, clocks: list[tuple[float, float]], wall_ms: float) -> None:
         now = self._monotonic_ms() + self._anchor_ms - wall_ms
         self._own_is_wrong = not _agrees(clocks) or (self._own_is_wrong and abs(now) > STEP_MS)
         if not self._own_is_wrong:

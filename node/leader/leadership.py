@@ -238,7 +238,7 @@ class Leadership:
         for looks in range(UNSURE_WAIT_MS // CLOCKS_LOOK_MS):
             untold = [p for p in self._driver.status().peers.values() if p.clock_offset_ms is None]
             heard = looks * CLOCKS_LOOK_MS >= CLOCKS_WAIT_MS or not any(p.connected for p in untold)
-            sure = not untold or self._time.sure(self._driver.consensus.clock_offsets_ms())
+            sure = not untold or self._time.sure(self._driver.consensus.clock_offsets_ms)
             if (heard and sure) or not self._driver.may_serve():
                 break
             await asyncio.sleep(CLOCKS_LOOK_MS / 1000)
@@ -247,7 +247,7 @@ class Leadership:
     async def _lead(self) -> None:
         term = self._driver.status().term
         if term != self._led_term:  # under one leader time never runs back
-            self._time.lead(self._driver.consensus.clock_offsets_ms())
+            self._time.lead(self._driver.consensus.clock_offsets_ms)
         self._led_term = term
         inherited = await self._holds.steps("inherited cursors", self._inherit())
         if self._driver.status().term != term or not self._driver.may_serve():

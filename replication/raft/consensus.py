@@ -99,9 +99,10 @@ class Consensus:
             "heartbeat_reply": self.heartbeats.on_heartbeat_reply,
         }
 
-    def clock_offsets_ms(self) -> list[tuple[float, float]]:
-        """Return each other member's wall clock minus this node's, with its error, as far as measured."""
-        offsets = (self.progress[peer].clock.offset_ms(self._clock) for peer in sorted(self._engine.voters))
+    def clock_offsets_ms(self, wall_ms: float) -> list[tuple[float, float]]:
+        """Return each other member's wall clock minus this reading of ours, with its error, if measured."""
+        clocks = (self.progress[peer].clock for peer in sorted(self._engine.voters))
+        offsets = (clock.offset_ms(self._clock, wall_ms) for clock in clocks)
         return [offset for offset in offsets if offset is not None]
 
     def stir(self) -> bool:

@@ -48,4 +48,11 @@ MUTANTS = (
             f"{CLUSTER_TIME}::test_a_clock_found_wrong_moves_nothing_once_slow_round_trips_cannot_tell_it_from_a_right_one[26]",
         ),
     ),
+    Mutant(
+        "the_own_clock_is_read_twice_for_a_look",
+        "a clock that is set between both readings is followed: a day of messages comes early",
+        "        self._keep_to(offsets_ms(wall_ms), wall_ms)",
+        "        self._keep_to(offsets_ms(wall_ms), self._clock.wall_ms())",
+        (f"{CLUSTER_TIME}::test_a_clock_that_is_set_between_any_two_readings_moves_nothing",),
+    ),
 )

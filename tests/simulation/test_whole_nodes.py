@@ -136,6 +136,19 @@ def test_a_clock_that_jumps_while_one_follower_alone_is_in_reach_stops_nothing(
     scenario(play)
 
 
+@pytest.mark.parametrize("readings", range(6))
+def test_a_leaders_clock_that_jumps_between_two_of_its_readings_brings_nothing_early(readings: int) -> None:
+    async def play(world: WholeWorld, _: ModelProducer) -> None:
+        leader = await world.until_served()
+        await asyncio.sleep(0.5)
+        leader.wall.jump(60_000, readings)
+        for _ in range(100):
+            await asyncio.sleep(0.005)
+            assert leader.core.time.now_ms() <= world.true_ms() + MEASURING_MS
+
+    scenario(play, consumers=False)
+
+
 def test_messages_wait_no_longer_once_a_leader_with_a_wrong_clock_can_put_it_right() -> None:
     """Of two clocks in reach nobody can say which is wrong; the third settles it."""
 

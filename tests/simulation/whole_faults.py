@@ -22,15 +22,16 @@ from tests.simulation.world import World
 
 Fault = Callable[[WholeWorld], Awaitable[None]]
 
+READINGS_UNSEEN = 8
+
 
 async def jump_clock(world: WholeWorld) -> None:
     """Of the one node whose clock is wrong, where the others' are a majority."""
     node, rng = world.wrong, world.rng
     if not _may_go_wrong(world):
         return
-    node.wall.ahead_ms = rng.choice((-1, 1)) * rng.choice(
-        (0, 3_000, 60_000, 2 * HOUR_MS, rng.randrange(20_000))
-    )
+    ahead_ms = rng.choice((-1, 1)) * rng.choice((0, 3_000, 60_000, 2 * HOUR_MS, rng.randrange(20_000)))
+    node.wall.jump(ahead_ms, readings=rng.randrange(READINGS_UNSEEN))
     world.note(f"the clock of {node.name} is {node.wall.ahead_ms} ms ahead")
     await asyncio.sleep(rng.uniform(0.1, 3.0))
 

@@ -87,13 +87,22 @@ class NodeClock:
         self._rate = rate
         self._drift_ms_per_s = drift_ms_per_s
         self.ahead_ms = ahead_ms
+        self._unseen = (0, 0)  # readings that a jump comes after, and how far ahead they are
+
+    def jump(self, ahead_ms: int, readings: int = 0) -> None:
+        """Be so far ahead from now on; so many readings do not show it yet: it may be between two of them."""
+        self._unseen = (readings, self.ahead_ms)
+        self.ahead_ms = ahead_ms
 
     def monotonic_s(self) -> float:
         return (self._processor.now() * self._rate * 1000 + self._world.asleep_ms) / 1000
 
     def wall_ms(self) -> int:
-        now_s = self._processor.now()
-        return self._world.true_ms(now_s) + self.ahead_ms + self._drifted_ms(now_s)
+        now_s, (unseen, before_ms) = self._processor.now(), self._unseen
+        if unseen:
+            self._unseen = (unseen - 1, before_ms)
+        ahead_ms = before_ms if unseen else self.ahead_ms
+        return self._world.true_ms(now_s) + ahead_ms + self._drifted_ms(now_s)
 
     def _drifted_ms(self, now_s: float) -> int:
         most_ms = self._world.drift_ms

@@ -55,9 +55,13 @@ class PeerClock:
         self.heard = clock.monotonic_s()
         self.readings.append(Reading(wall_ms - self.heard * 1000, 0.0, float("inf")))
 
-    def offset_ms(self, clock: Clock) -> tuple[float, float] | None:
-        """Return the peer's wall clock minus ours, and the error of that; None before the first reading."""
+    def offset_ms(self, clock: Clock, wall_ms: float) -> tuple[float, float] | None:
+        """Return the peer's wall clock minus a reading of ours, and its error; None before the first one.
+
+        Who compares the offset with our clock again gives the reading that it compares with: between two the
+        clock may be set, and it would seem to agree.
+        """
         if not self.readings:
             return None
         best = min(reversed(self.readings), key=lambda reading: reading.travelled_ms)
-        return best.ahead_ms + clock.monotonic_s() * 1000 - int(clock.wall_ms()), best.error_ms
+        return best.ahead_ms + clock.monotonic_s() * 1000 - int(wall_ms), best.error_ms

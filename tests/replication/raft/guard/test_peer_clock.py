@@ -34,13 +34,13 @@ def exchange(ours: Hands, peer: PeerClock, there_ms: int, back_ms: int, peer_wro
 
 def difference(peer: PeerClock, ours: Hands) -> tuple[float, float]:
     """Return offset and error; the rounding of floats aside."""
-    measured = peer.offset_ms(ours)
+    measured = peer.offset_ms(ours, ours.wall_ms())
     assert measured is not None
     return round(measured[0], 3), round(measured[1], 3)
 
 
 def test_nothing_is_known_of_a_peer_that_said_nothing() -> None:
-    assert PeerClock().offset_ms(Hands()) is None
+    assert PeerClock().offset_ms(Hands(), 0) is None
 
 
 def test_a_slow_half_of_a_round_trip_is_within_the_error() -> None:
