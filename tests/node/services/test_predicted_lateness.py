@@ -41,10 +41,8 @@ def test_it_is_that_of_a_queue_played_message_by_message(
 ) -> None:
     told = lateness_ms(np.array(coming), first_ms, STEP_MS, waiting, releases).tolist()
     one_ms = 1_000 / releases.per_s  # a message is released as a whole, and a fluid is not
-    fewest = min((count for count in coming if 0 < count <= releases.crowd), default=0)
-    apart_ms = STEP_MS / fewest if fewest else 0.0  # nor does it come at one moment
     for ours, real in zip(told, played(coming, first_ms, waiting, releases), strict=True):
-        assert real - one_ms - apart_ms - 1e-6 <= ours <= real + 1
+        assert real - one_ms - 1e-6 <= ours <= real + 1
 
 
 def predicted(coming: list[int], ahead_ms: int, waiting: int = 0, first_ms: int = STEP_MS) -> list[int]:
