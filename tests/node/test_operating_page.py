@@ -117,7 +117,7 @@ def test_every_exit_code_of_a_node_has_an_entry() -> None:
 
 
 def test_what_a_node_says_when_it_does_not_start_is_what_the_page_quotes() -> None:
-    sources = "".join((ROOT / "node" / f"{name}.py").read_text() for name in ("__main__", "app", "process"))
+    sources = "".join((ROOT / "node" / f"{name}.py").read_text() for name in ("command", "app", "process"))
     quoted = re.findall(r"^\| 2, `([^`]+)`", PAGE, re.MULTILINE)
     assert quoted
     assert [text for text in quoted if text not in sources] == []
