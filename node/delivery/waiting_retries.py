@@ -6,6 +6,7 @@ record says of which message it is, so the group's copies are read: so many, and
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -19,6 +20,7 @@ from tarry.node.delivery.retries import within_hours
 from tarry.replication.state_machine.event_details import origins
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.wheel.state import HOUR_MS
+from tarry.wheel.wheel import Wheel
 
 COPIES_MAX: Final = 32_768
 """Read for one request and group, at some 5 us each; those beyond are not found."""
@@ -50,8 +52,7 @@ async def search(
     """Return a search for the waiting copies of the messages wanted that has read so many, or found all."""
     search = Search(context, np.sort(wanted), copies_max)
     wheel, looked, queue = context.machine.wheel, 0, np.array([copies.queue], np.uint32)
-    hours = (at for at in wheel.hours() if at >= wheel.cut.due_ms // HOUR_MS and wheel.pending_in_hour(at))
-    for hour in islice(hours, HOURS_MAX):
+    for hour in islice(_pending_hours(wheel), HOURS_MAX):
         start = 0
         while start < wheel.units_in_hour(hour):
             pending = wheel.pending_of(copies.queue)
@@ -72,6 +73,14 @@ async def search(
         units = await context.pieces.alone(partial(copies.at, there))
         await search.look(units["hour"].copy(), units["global_index"].copy())
     return search
+
+
+def _pending_hours(wheel: Wheel) -> Iterator[int]:
+    """Yield the hours that have anything pending, each looked up as it is asked for: they may be 100,000."""
+    hour = wheel.next_pending_hour(wheel.cut.due_ms // HOUR_MS)
+    while hour is not None:
+        yield hour
+        hour = wheel.next_pending_hour(hour + 1)
 
 
 class Search:
