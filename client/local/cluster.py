@@ -30,6 +30,8 @@ from tarry.proto import bearer_token, tarry_operator_pb2, tarry_operator_pb2_grp
 
 POLL_S = 0.05
 STOP_S = 15.0
+BUSY_S = 5.0
+"""Within which a leader answers that has all that its processor can do: a call may wait for more than 1 s."""
 
 # Runs in the child: it dies with its parent (Linux), then becomes the node. A start-up script rather
 # than preexec_fn, which is not safe in a process with threads.
@@ -220,13 +222,15 @@ class LocalCluster:
                 return None
         return answer
 
-    def statuses(self, *, digest: bool = False) -> Iterator[tarry_operator_pb2.ClusterStatusResponse]:
-        """Yield the answer of every node that runs and answers."""
+    def statuses(
+        self, timeout_s: float = 1.0, *, digest: bool = False
+    ) -> Iterator[tarry_operator_pb2.ClusterStatusResponse]:
+        """Yield the answer of every node that runs and answers in time."""
         for node in list(self.nodes.values()):  # another may join meanwhile
             if (
                 node.running
                 and not node.paused
-                and (status := self.status(node.name, digest=digest)) is not None
+                and (status := self.status(node.name, timeout_s, digest=digest)) is not None
             ):
                 yield status
 
@@ -244,7 +248,7 @@ class LocalCluster:
 
         def agreed() -> str | None:
             expected = sum(node.running and not node.paused for node in self.nodes.values())
-            answers = list(self.statuses())
+            answers = list(self.statuses(BUSY_S))
             leading = [status.node for status in answers if status.lease]
             known = {status.leader for status in answers}
             return leading[0] if len(answers) == expected and known == {*leading} and leading else None
