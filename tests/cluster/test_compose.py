@@ -86,7 +86,8 @@ def test_a_wrong_compose_file_is_found(
 
 
 def test_a_health_check_at_another_port_is_found(builder: Builder, tmp_path: Path) -> None:
-    wrong = QUICK.replace('"127.0.0.1:7001", "-o"', '"127.0.0.1:7002", "-o"')
+    wrong = QUICK.replace('To("127.0.0.1", 9464', 'To("127.0.0.1", 9465')
+    assert wrong != QUICK
     # each failed check takes its whole timeout: two of them behind a short start say what eight would
     wrong = wrong.replace("timeout: 30s", "timeout: 5s").replace("start_period: 20s", "start_period: 5s")
     wrong = wrong.replace("retries: 8", "retries: 2")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -48,12 +52,34 @@ def test_every_service_runs_a_node_with_its_configuration(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_service_is_asked_for_its_health_at_its_own_port(name: str, tmp_path: Path) -> None:
-    kind, executable, *arguments = SERVICES[name]["healthcheck"]["test"]
-    assert (kind, executable) == ("CMD", NAME)
-    assert parsed_command(arguments) == "status"
-    port = config_of(name, tmp_path).listen.rpartition(":")[2]
-    assert arguments[arguments.index("--server") + 1] == f"127.0.0.1:{port}"
+@pytest.mark.parametrize("status", [200, 503])
+def test_every_service_is_asked_whether_it_is_ready_at_its_own_port(
+    name: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in SERVICES[name]["environment"].items():
+        monkeypatch.setenv(key, value)
+    port = config_of(name, tmp_path).metrics.listen.rpartition(":")[2]
+    asked = []
+
+    class Node(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    kind, executable, option, program = SERVICES[name]["healthcheck"]["test"]
+    assert (kind, executable, option) == ("CMD", "python", "-c")
+    with HTTPServer(("127.0.0.1", 0), Node) as node:
+        node.timeout = 10
+        answering = Thread(target=node.handle_request)
+        answering.start()
+        here = program.replace(f", {port},", f", {node.server_port},")
+        checked = subprocess.run([sys.executable, "-c", here], capture_output=True, check=False)
+        answering.join()
+    assert (asked, checked.returncode) == (["/readyz"], int(status != 200)), checked.stderr
 
 
 @pytest.mark.parametrize("name", SERVICES)
