@@ -53,7 +53,7 @@ def test_every_service_runs_a_node_with_its_configuration(name: str, tmp_path: P
 
 @pytest.mark.parametrize("name", SERVICES)
 @pytest.mark.parametrize("status", [200, 503])
-def test_every_service_is_asked_whether_it_is_ready_at_its_own_port(
+def test_every_service_is_asked_whether_it_lives_at_its_own_port(
     name: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for key, value in SERVICES[name]["environment"].items():
@@ -79,7 +79,7 @@ def test_every_service_is_asked_whether_it_is_ready_at_its_own_port(
         here = program.replace(f", {port},", f", {node.server_port},")
         checked = subprocess.run([sys.executable, "-c", here], capture_output=True, check=False)
         answering.join()
-    assert (asked, checked.returncode) == (["/readyz"], int(status != 200)), checked.stderr
+    assert (asked, checked.returncode) == (["/healthz"], int(status != 200)), checked.stderr
 
 
 @pytest.mark.parametrize("name", SERVICES)
