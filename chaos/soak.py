@@ -224,6 +224,7 @@ class Watch:
         self._record = record
         self._with_heap = with_heap
         self._asked: dict[str, asyncio.Future[list[dict[str, int]]]] = {}  # by window
+        self._asking = asyncio.Lock()
         self.seen: dict[str, dict[str, list[Footprint]]] = {
             window: {node.name: [] for node in self._nodes} for window in ("first", "last")
         }
@@ -239,7 +240,7 @@ class Watch:
                 for name, one in now.items():
                     self.seen[window][name].append(one)
                 if self._with_heap and window not in self._asked:
-                    self._asked[window] = asyncio.gather(*map(heap, self._nodes))
+                    self._asked[window] = asyncio.ensure_future(self._heaps())
             for node in self._nodes:
                 late = self._plan.hours_overdue(node.folder, time.time())
                 self.overdue.update(f"{node.name}: the hour {hour} is not deleted" for hour in late)
@@ -247,6 +248,10 @@ class Watch:
                 told_s = at_s
                 self._tell(at_s, now)
             await asyncio.sleep(SAMPLE_S)
+
+    async def _heaps(self) -> list[dict[str, int]]:
+        async with self._asking:  # a busy node's earlier answer would be taken for the later one
+            return await asyncio.gather(*map(heap, self._nodes))
 
     def _tell(self, at_s: float, now: Window) -> None:
         console.print(f"minute {at_s / 60:.0f}: {self._record.told}", highlight=False)

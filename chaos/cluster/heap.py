@@ -50,6 +50,10 @@ holds a lock that fork waits for, such as that of the standard library's executo
 """
 
 
+PATIENCE_S: Final = 180
+"""For an answer: one of a node with 60 MiB takes 20 s of a busy core, and all nodes are asked together."""
+
+
 def traced(node: LocalNode) -> None:
     """Have the node's next process trace its allocations from its start on."""
     folder = node.folder.with_name(f"{node.name}-heap")
@@ -65,7 +69,7 @@ async def heap(node: LocalNode) -> dict[str, int]:
     file.unlink(missing_ok=True)
     assert node.process is not None
     node.process.send_signal(signal.SIGUSR1)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while not file.exists():  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     found: dict[str, int] = json.loads(file.read_text())
