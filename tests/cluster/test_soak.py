@@ -15,4 +15,4 @@ def test_a_short_soak_loses_nothing_and_looks_at_every_node(tmp_path: Path) -> N
     for figures in result.nodes.values():
         for figure in ("rss", "anonymous", "open_files", "journal", "ready", "ledger"):
             assert min(figures[figure]) > 0, figure
-    assert any(result.heap.values())  # a node allocated more in the last window than in the first
+    assert any("tarry" in line for lines in result.heap.values() for line in lines)
