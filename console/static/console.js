@@ -142,6 +142,40 @@ function onMode() {
   drawAnew();
 }
 
+// A filter's field: an answer replaces it as it was when the answer was asked for. What was typed since is put back, and
+// asked for next, since htmx hears a new field only once it has settled.
+
+let sent = null;
+let typed = null;
+
+function fieldInUse() {
+  const field = document.activeElement;
+  return field && field.matches(".filter input[type=search]") ? field : null;
+}
+
+function onRequest() {
+  const field = fieldInUse();
+  sent = field && field.value;
+}
+
+function beforeSwap() {
+  const field = fieldInUse();
+  typed = field && { id: field.id, value: field.value, start: field.selectionStart, end: field.selectionEnd };
+}
+
+function afterSwap() {
+  const field = typed && document.getElementById(typed.id);
+  if (!field || field.value === typed.value) return;
+  field.value = typed.value;
+  field.setSelectionRange(typed.start, typed.end);
+}
+
+function askForTyped() {
+  const field = fieldInUse();
+  if (typed && field && field.id === typed.id && field.value !== sent) field.dispatchEvent(new Event("input", { bubbles: true }));
+  typed = null;
+}
+
 // Live updates: paused by the visitor, and while the page is hidden, since a browser has few connections to a host.
 
 let paused = false;
@@ -186,7 +220,10 @@ document.addEventListener("DOMContentLoaded", () => {
   document.addEventListener("visibilitychange", onHidden);
   document.addEventListener("keydown", onKey);
   showKeys();
-  document.body.addEventListener("htmx:afterSettle", () => { showTimes(); draw(); });
+  document.body.addEventListener("htmx:beforeRequest", onRequest);
+  document.body.addEventListener("htmx:beforeSwap", beforeSwap);
+  document.body.addEventListener("htmx:afterSwap", afterSwap);
+  document.body.addEventListener("htmx:afterSettle", () => { askForTyped(); showTimes(); draw(); });
   document.body.addEventListener("htmx:sseMessage", () => { away(false); showTimes(); draw(); });
   document.body.addEventListener("htmx:sseError", () => away(true));
   document.body.addEventListener("htmx:sseOpen", () => away(false));

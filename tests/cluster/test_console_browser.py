@@ -131,6 +131,23 @@ def test_the_filter_keeps_what_is_typed_and_goes_into_the_address(scene: Scene) 
         assert other.locator("#topics-table tbody tr").count() == 1
 
 
+def test_what_is_typed_while_a_filter_is_answered_is_kept_and_asked_for(scene: Scene) -> None:
+    held: list[Any] = []
+    with page_of(scene.chromium, scene.url) as page:
+        page.route(re.compile("filter=topi$"), lambda route: held.append(route))  # noqa: PLW0108
+        page.goto("/topics")
+        page.keyboard.press("/")
+        with page.expect_request(re.compile("filter=topi$")):
+            page.keyboard.type("topi")
+        page.keyboard.type("c-42")
+        held.pop().continue_()
+        page.wait_for_url(re.compile("filter=topic-42"))
+        shown(page.locator("#topics-table tbody tr")).to_have_count(1)
+        assert page.evaluate("document.activeElement.id") == "topics-filter"
+        assert page.input_value("#topics-filter") == "topic-42"
+        assert page.evaluate("document.activeElement.selectionStart") == len("topic-42")
+
+
 def test_tables_sort_and_page_by_links(scene: Scene) -> None:
     with page_of(scene.chromium, scene.url) as page:
         page.goto("/topics")
