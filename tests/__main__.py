@@ -2,8 +2,11 @@
 
 Tests of real clusters wait for real clocks, so they have the machine to themselves. But those that are marked
 `beside` may take longer than they do: nothing in them has to happen sooner than in tens of seconds, and no
-leadership has to last. They run two at a time. Every argument is pytest's; an expression of `-m` narrows
-all parts. Exit code: pytest's, of the first part that failed.
+leadership has to last. They run two at a time. Of either kind, RERUNS tests that failed run once more: one
+that failed only because the machine was slow passes then, and is printed with its first failure.
+
+Every argument is pytest's; an expression of `-m` narrows all parts. Exit code: pytest's, of the first part
+that failed.
 """
 
 from __future__ import annotations
@@ -18,11 +21,14 @@ from typing import Final
 
 import pytest
 
+RERUNS: Final = 2
+"""Failed tests of real clusters, in each part, that run a second time; one more, and it is not by chance."""
+AGAIN: Final = ("--reruns", "1", "--max-suite-reruns", str(RERUNS), "--rerun-show-tracebacks")
 PARTS: Final[Mapping[str, Sequence[str]]] = {
     "not cluster": ("-n", "logical", "--maxprocesses", "4"),
     # not those of the largest files first: Spark's come first
-    "cluster and beside": ("-n", "logical", "--maxprocesses", "2", "--no-loadscope-reorder"),
-    "cluster and not beside": (),
+    "cluster and beside": ("-n", "logical", "--maxprocesses", "2", "--no-loadscope-reorder", *AGAIN),
+    "cluster and not beside": AGAIN,
 }
 ONE_PROCESS: Final = next(iter(PARTS))
 
