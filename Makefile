@@ -201,6 +201,23 @@ reconcile: $(READY) ## a cluster whose leaders are killed, its ledgers reconcile
 	$(PY) -m tarry.chaos.ledger_run "$$run" --messages $(MESSAGES) --kills $(KILLS); \
 	$(PY) -m tarry.spark reconcile --small --settle-ms 0 --out out/reconcile "$$run"
 
+.PHONY: chaos-reconcile
+chaos-reconcile: $(READY) ## chaos, one scenario after another (SCENARIO="one two"), and Spark over each run's ledgers, which must find nothing; 90 min
+	@failed=; \
+	for name in $(or $(SCENARIO),$$($(PY) -m tarry.chaos --list | cut -d' ' -f1)); do \
+		run=$$(mktemp -d); \
+		$(PY) -m tarry.chaos --scenario $$name --seed $(SEED) --keep "$$run" --report out/reconcile/$$name/chaos.html $(ARGS) \
+			|| failed="$$failed $$name(chaos)"; \
+		$(PY) -m tarry.spark reconcile --small --settle-ms 0 --out out/reconcile/$$name "$$run" \
+			|| failed="$$failed $$name(spark)"; \
+		rm -rf "$$run"; \
+	done; \
+	echo "failed:$${failed:- none}"; [ -z "$$failed" ]
+
+.PHONY: moving-in
+moving-in: $(READY) ## a million schedules moved in from a real Redis and a real PostgreSQL, and counted (ROWS=1000000); five minutes
+	@MOVED_ROWS=$(or $(ROWS),1000000) $(PY) -m pytest tests/cluster/test_moving.py -k test_the_page_moves --timeout 1800 $(ARGS)
+
 .PHONY: reconcile-scale
 reconcile-scale: $(READY) ## made-up ledgers of 1, 10 and 50 million rows reconciled (ARGS="--rows 1000000"); 15 min
 	@$(PY) -m tarry.spark scale -o json $(ARGS)

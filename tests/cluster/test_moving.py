@@ -36,6 +36,8 @@ PAGE = Path(__file__).parents[2] / "client" / "MOVING_IN.md"
 PATIENCE_S = 120
 HOUR_MS = 3_600_000
 ROWS = 5_000
+MOVED = int(os.environ.get("MOVED_ROWS", ROWS))
+"""Rows of each database: `make moving-in` moves a million."""
 
 
 @pytest.fixture
@@ -160,20 +162,19 @@ def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalClu
     now_s = time.time()
     with redis_server(tmp_path / "redis") as redis_url, postgresql_server(tmp_path / "pg") as postgres_url:
         with redis.Redis.from_url(redis_url) as client:
-            client.zadd("schedule", {f"job-{row}": now_s + 3_600 + row for row in range(ROWS)})
-            client.hset("jobs", mapping={f"job-{row}": f"body-{row}" for row in range(ROWS)})
+            for first in range(0, MOVED, 10_000):
+                rows = range(first, min(MOVED, first + 10_000))
+                client.zadd("schedule", {f"job-{row}": now_s + 3_600 + row for row in rows})
+                client.hset("jobs", mapping={f"job-{row}": f"body-{row}" for row in rows})
         with psycopg.connect(postgres_url) as connection:
             connection.execute(
                 "CREATE TABLE jobs (id bigserial, queue text, run_at timestamptz, payload jsonb, state text)"
             )
-            values = [
-                (f"q{row % 3}", datetime.fromtimestamp(now_s + 7_200 + row, UTC), f'{{"row": {row}}}',
-                 "waiting" if row % 10 else "done")
-                for row in range(ROWS)
-            ]  # fmt: skip
-            connection.cursor().executemany(
-                "INSERT INTO jobs (queue, run_at, payload, state) VALUES (%s, %s, %s, %s)", values
-            )
+            with connection.cursor().copy("COPY jobs (queue, run_at, payload, state) FROM STDIN") as copy:
+                for row in range(MOVED):
+                    due = datetime.fromtimestamp(now_s + 7_200 + row, UTC)
+                    state = "waiting" if row % 10 else "done"
+                    copy.write_row((f"q{row % 3}", due, f'{{"row": {row}}}', state))
         shim = tmp_path / "bin" / "tarry"
         shim.parent.mkdir()
         shim.write_text(f'#!/bin/sh\nexec {sys.executable} -m tarry.node "$@" -o json\n')
@@ -186,26 +187,26 @@ def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalClu
         for block in commands():
             done = subprocess.run(
                 ["bash", "-ec", block], env=environment, cwd=tmp_path, capture_output=True, text=True,
-                timeout=2 * PATIENCE_S, check=False,
+                timeout=5 * PATIENCE_S, check=False,
             )  # fmt: skip
             assert done.returncode == 0, done.stderr
             outputs.append([json.loads(line) for line in done.stdout.splitlines()])
     (redis_dry, redis_done), (table_dry, table_done) = outputs
-    waiting = ROWS - ROWS // 10
-    assert (redis_dry["messages"], redis_done["taken"]) == (ROWS, ROWS)
+    waiting = MOVED - MOVED // 10
+    assert (redis_dry["messages"], redis_done["taken"]) == (MOVED, MOVED)
     assert (table_dry["messages"], table_done["taken"]) == (waiting, waiting)
     assert sum(table_dry["topics"].values()) == waiting and set(table_dry["topics"]) == {"q0", "q1", "q2"}
     rows = exported(cluster, tmp_path / "after.parquet")
     of_redis = [row for row in rows if row["topic"] == "orders"]
     assert {row["body"]: row["properties"] for row in of_redis} == {
-        b"body-%d" % row: {"imported_from": "redis", "imported_id": f"job-{row}"} for row in range(ROWS)
+        b"body-%d" % row: {"imported_from": "redis", "imported_id": f"job-{row}"} for row in range(MOVED)
     }
     assert {row["body"]: row["due_ms"] // 1_000 for row in of_redis} == {
-        b"body-%d" % row: int(now_s + 3_600 + row) for row in range(ROWS)
+        b"body-%d" % row: int(now_s + 3_600 + row) for row in range(MOVED)
     }
     of_table = {row["body"]: row for row in rows if row["topic"] != "orders"}
-    assert len(of_redis) + len(of_table) == len(rows) == ROWS + waiting
-    assert set(of_table) == {b'{"row": %d}' % row for row in range(ROWS) if row % 10}
+    assert len(of_redis) + len(of_table) == len(rows) == MOVED + waiting
+    assert set(of_table) == {b'{"row": %d}' % row for row in range(MOVED) if row % 10}
     assert of_table[b'{"row": 1}']["properties"] == {"imported_from": "jobs", "imported_id": "2"}
 
 
