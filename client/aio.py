@@ -36,7 +36,9 @@ from tarry.client.operators.cluster_settings import ClusterDescription
 from tarry.client.operators.cluster_status import ClusterStatus
 from tarry.client.operators.group_policy import Exponential, GroupDescription
 from tarry.client.operators.topic_settings import Misfire
+from tarry.client.producers.new_message import NewMessage
 from tarry.client.producers.producer import Producer
+from tarry.client.producers.selectors import ByHash, Outgoing, RoundRobin, Selector
 from tarry.client.queries.bulk_cancel import BulkCancel
 from tarry.client.queries.forecast import Forecast
 from tarry.client.queries.life import (
@@ -76,6 +78,7 @@ __all__ = [
     "AckOutcome",
     "Bulk",
     "BulkCancel",
+    "ByHash",
     "CancelOutcome",
     "CancelledByKey",
     "Change",
@@ -113,9 +116,11 @@ __all__ = [
     "MessageState",
     "Misfire",
     "Missed",
+    "NewMessage",
     "NextFires",
     "NodeHistory",
     "Operator",
+    "Outgoing",
     "Overlap",
     "PostgresqlTable",
     "Producer",
@@ -125,9 +130,11 @@ __all__ = [
     "RecurringSchedule",
     "RedisSet",
     "Redriven",
+    "RoundRobin",
     "SchedulePage",
     "Scheduled",
     "ScheduledBatch",
+    "Selector",
     "Settings",
     "Sought",
     "Specification",
@@ -152,9 +159,13 @@ class Client:
         self._nodes: Nodes | None = None
         self._opened: set[Producer | Consumer] = set()
 
-    def producer(self) -> Producer:
-        """Return a new producer, with an id of its own."""
-        producer = Producer(self._cluster(), self._opened.discard)
+    def producer(self, *, selector: Selector | None = None) -> Producer:
+        """Return a new producer, with an id of its own.
+
+        Args:
+            selector: chooses the ordering key of each message that is given none.
+        """
+        producer = Producer(self._cluster(), self._opened.discard, selector)
         self._opened.add(producer)
         return producer
 

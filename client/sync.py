@@ -15,6 +15,7 @@ from tarry.client import aio
 from tarry.client.aio import (
     AckOutcome as AckOutcome,
     BulkCancel as BulkCancel,
+    ByHash as ByHash,
     CancelOutcome as CancelOutcome,
     CancelledByKey as CancelledByKey,
     Change as Change,
@@ -48,16 +49,20 @@ from tarry.client.aio import (
     MessageState as MessageState,
     Misfire as Misfire,
     Missed as Missed,
+    NewMessage as NewMessage,
     NextFires as NextFires,
     NodeHistory as NodeHistory,
+    Outgoing as Outgoing,
     Overlap as Overlap,
     PostgresqlTable as PostgresqlTable,
     RecurringSchedule as RecurringSchedule,
     RedisSet as RedisSet,
     Redriven as Redriven,
+    RoundRobin as RoundRobin,
     SchedulePage as SchedulePage,
     Scheduled as Scheduled,
     ScheduledBatch as ScheduledBatch,
+    Selector as Selector,
     Settings as Settings,
     Sought as Sought,
     Specification as Specification,
@@ -96,9 +101,15 @@ class Client:
         self._client = aio.Client(settings)
         self._closed = False
 
-    def producer(self) -> Producer:
-        """Return a new producer, with an id of its own."""
-        return Producer(self._made(self._client.producer), self._thread, self.settings)
+    def producer(self, *, selector: Selector | None = None) -> Producer:
+        """Return a new producer, with an id of its own.
+
+        Args:
+            selector: chooses the ordering key of each message that is given none.
+        """
+        return Producer(
+            self._made(partial(self._client.producer, selector=selector)), self._thread, self.settings
+        )
 
     def consumer(self, topic: str = "", group: str = "", **options: Unpack[ConsumerOptions]) -> Consumer:
         """Return a new consumer of a topic, or of ``topics``; ``with`` (``async with``) subscribes it.

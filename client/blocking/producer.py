@@ -33,6 +33,7 @@ class Producer(OneWayErrors):
 
     schedule = blocking(AsyncProducer.schedule)
     schedule_batch = blocking(AsyncProducer.schedule_batch)
+    schedule_many = blocking(AsyncProducer.schedule_many)
     cancel = blocking(AsyncProducer.cancel)
     cancel_many = blocking(AsyncProducer.cancel_many)
     cancel_by_key = blocking(AsyncProducer.cancel_by_key)

@@ -88,11 +88,14 @@ class Batch:
 
     def part(self, start: int, stop: int) -> Batch:
         """Return the messages from ``start`` to before ``stop``."""
+        topics, topic = self.topics, None
+        if self.topic is not None:  # a request names each topic that its messages have, and no other
+            topics, topic = topic_column([topics[place] for place in self.topic[start:stop]], stop - start)
         return Batch(
             self.time,
             self.times[start:stop],
-            self.topics,
-            None if self.topic is None else self.topic[start:stop],
+            topics,
+            topic,
             None if self.tag_mask is None else self.tag_mask[start:stop],
             self.records[start:stop],
             None if self.jitter_ms is None else self.jitter_ms[start:stop],
@@ -114,6 +117,19 @@ class Batch:
             stop = min(max(by_bytes, start + 1), start + messages_max, len(self))
             yield start, stop
             start = stop
+
+
+def topic_column(topic: str | Sequence[str], count: int) -> tuple[list[str], list[int] | None]:
+    """Return the distinct topics, and the place of each message's among them; None: all are of the first.
+
+    One name stands for all. Raises InvalidBatch for a column of another length.
+    """
+    if isinstance(topic, str):
+        return [topic], None
+    if len(topic) != count:
+        raise InvalidBatch(Reason.COLUMNS_DIFFER, f"{count} bodies but {len(topic)} topics")
+    places = {name: place for place, name in enumerate(dict.fromkeys(topic))}
+    return list(places), list(map(places.__getitem__, topic)) if len(places) > 1 else None
 
 
 def time_of(
@@ -170,13 +186,13 @@ def jitter_column(jitter_ms: ArrayLike, count: int) -> NDArray[np.uint32]:
 
 
 def batch_of(
-    topic: str,
+    topic: str | Sequence[str],
     bodies: Sequence[bytes],
     time: Time,
     times: ArrayLike,
     tags: Sequence[Sequence[str]] | None,
     keys: Sequence[Sequence[str]] | None,
-    properties: Sequence[Mapping[str, str]] | None,
+    properties: Sequence[Mapping[str, str] | None] | None,
     jitter_ms: ArrayLike | None = None,
     ordering_keys: Sequence[str] | None = None,
     idempotency_keys: Sequence[str] | None = None,
@@ -218,8 +234,7 @@ def batch_of(
     return Batch(
         time,
         time_column(time, times, count),
-        [topic],
-        None,
+        *topic_column(topic, count),
         masks,
         records,
         jitter,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
+from tarry.client.producers.selectors import Selector
+
 
 class MessageOptions(TypedDict, total=False):
     """Due time, tags, keys, properties and order of a message. Exactly one time is given."""
@@ -22,6 +24,8 @@ class MessageOptions(TypedDict, total=False):
     properties: Mapping[str, str] | None
     ordering_key: str
     """Messages of a topic with the same key are delivered one after another, once the last is settled."""
+    selector: Selector | None
+    """Chooses the ordering key by the message; instead of ``ordering_key``."""
     idempotency_key: str
     """Of messages scheduled to a topic with one key only the first is taken; others answer with its id.
     Empty: each is taken."""

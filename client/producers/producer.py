@@ -11,6 +11,7 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, Unpack
 
 from numpy.typing import ArrayLike
@@ -25,7 +26,9 @@ from tarry.client.producers.batch import Batch, Time, batch_of, joined, parts_ar
 from tarry.client.producers.changes import Column, reschedules, update_request
 from tarry.client.producers.completions import Callback, OneWay, OneWayErrors, Waiter, fail
 from tarry.client.producers.message_options import MessageOptions
+from tarry.client.producers.new_message import NewMessage, columns_of
 from tarry.client.producers.schedule_stream import ScheduleStreams
+from tarry.client.producers.selectors import Selector, selected
 from tarry.client.producers.sequences import Sequences
 from tarry.client.receipts import receipts
 from tarry.client.records import record
@@ -54,7 +57,13 @@ KEY_PAGE: Final = 1_000
 class Producer(OneWayErrors):
     """Schedules messages. Made by ``Client.producer``; may be shared by any number of tasks."""
 
-    def __init__(self, nodes: Nodes, on_closed: Callable[[Producer], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        on_closed: Callable[[Producer], None] = lambda _: None,
+        selector: Selector | None = None,
+    ) -> None:
+        self._selector = selector
         self.id = uuid.uuid4().hex
         self._on_closed = on_closed
         self._receipts = receipts(nodes.settings, f"producer:{self.id}")
@@ -115,7 +124,7 @@ class Producer(OneWayErrors):
 
     async def schedule_batch(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         bodies: Sequence[bytes],
         *,
         due_ms: ArrayLike | None = None,
@@ -124,15 +133,17 @@ class Producer(OneWayErrors):
         jitter_ms: ArrayLike | None = None,
         tags: Sequence[Sequence[str]] | None = None,
         keys: Sequence[Sequence[str]] | None = None,
-        properties: Sequence[Mapping[str, str]] | None = None,
+        properties: Sequence[Mapping[str, str] | None] | None = None,
         ordering_keys: Sequence[str] | None = None,
+        selector: Selector | None = None,
         idempotency_keys: Sequence[str] | None = None,
     ) -> ScheduledBatch:
         """Schedule n messages: all of them or none, up to ``batch_messages_max`` and ``batch_bytes_max``.
 
         More are sent in pieces, several at a time, each of which is all or
-        none. A time is one number for all or a column of n (list or array);
-        the other columns have n or are None.
+        none. The topic is one for all, or a column of n; so is a time (list or
+        array). The other columns have n or are None. A ``selector`` chooses the
+        ordering keys instead of ``ordering_keys``.
 
         ``idempotency_keys`` has one for each message, and none is empty. The answer's ``repeats`` tells which
         were used before; after any error the same batch may be scheduled again.
@@ -142,6 +153,7 @@ class Producer(OneWayErrors):
         """
         self._check_open()
         time, times = time_of(due_ms, delay_ms, delay_level)
+        ordering_keys = self._ordering_keys(topic, bodies, tags, keys, properties, ordering_keys, selector)
         batch = batch_of(
             topic,
             bodies,
@@ -158,6 +170,17 @@ class Producer(OneWayErrors):
             return await self._send_batch(batch)
         with self._spans.batch(batch, properties) as traced:
             return await self._send_batch(traced)
+
+    async def schedule_many(
+        self, messages: Iterable[NewMessage], *, selector: Selector | None = None
+    ) -> ScheduledBatch:
+        """Schedule messages of any topics, as ``schedule_batch`` does: all of them or none.
+
+        All name their times in the same way, and all have an idempotency key or none has. Of a refusal,
+        ``facts["position"]`` is the place of the message that it is about, where it is about one. A
+        ``selector`` chooses the ordering keys of messages that have none.
+        """
+        return await self.schedule_batch(**columns_of(list(messages)), selector=selector)
 
     async def cancel(self, message_id: str, *, remaining_groups: bool = False) -> CancelOutcome:
         """Cancel a message until a consumer is given it. The outcome is definite and linearizable.
@@ -345,6 +368,7 @@ class Producer(OneWayErrors):
         keys: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         ordering_key: str = "",
+        selector: Selector | None = None,
         idempotency_key: str = "",
     ) -> None:
         self._check_open()
@@ -367,10 +391,42 @@ class Producer(OneWayErrors):
             raise Overloaded(
                 "PRODUCER_FULL", f"{self._accumulator.waiting} messages wait for their answer", {}, 10
             )
+        selector = selector or self._selector
+        if selector is not None and not ordering_key:
+            ordering_key = selected(selector, topic, bytes(body), tags, keys, properties)
         serialized = record(bytes(body), tags, keys, properties, ordering_key, idempotency_key)
         mask = tag_mask(tags, ordering_key) if tags else 0
         idempotent = bool(idempotency_key)
         self._accumulator.put(time, topic, value, mask, jitter_ms, idempotent, serialized, waiter)
+
+    def _ordering_keys(
+        self,
+        topic: str | Sequence[str],
+        bodies: Sequence[bytes],
+        tags: Sequence[Sequence[str]] | None,
+        keys: Sequence[Sequence[str]] | None,
+        properties: Sequence[Mapping[str, str] | None] | None,
+        given: Sequence[str] | None,
+        selector: Selector | None,
+    ) -> Sequence[str] | None:
+        """Return the ordering keys that are given, and what the selector chooses for messages without one."""
+        selector = selector or self._selector
+        if selector is None:
+            return given
+        columns = (
+            repeat(topic) if isinstance(topic, str) else topic,
+            bodies,
+            tags or repeat(()),
+            keys or repeat(()),
+            properties or repeat(None),
+        )
+        chosen = [
+            key or selected(selector, *message)
+            for key, *message in zip(given or repeat(""), *columns, strict=False)
+        ]
+        if given is not None and len(given) != len(bodies):
+            return given  # which is refused
+        return chosen
 
     async def _send(self, batch: Batch) -> producer_pb.ScheduleBatchResponse:
         sequence = await self._sequences.take()  # with idempotency keys, too: it bounds requests in flight

@@ -60,8 +60,8 @@ class SendSpans:
         return span, _addition(_context(span, idempotent=idempotent), own)
 
     @contextmanager
-    def batch(self, batch: Batch, properties: Sequence[Properties] | None) -> Iterator[Batch]:
-        """Yield a batch of one topic with its span's context in the records; the span ends with the block."""
+    def batch(self, batch: Batch, properties: Sequence[Properties | None] | None) -> Iterator[Batch]:
+        """Yield a batch with its span's context in the records; the span ends with the block."""
         own = list(filterfalse(fields().isdisjoint, filter(None, properties or ())))
         span = self._start(batch.topics[0], {MESSAGE_COUNT: len(batch)}, own)
         try:
@@ -153,7 +153,7 @@ def _context(span: Span, *, idempotent: bool) -> Properties:
     return {name: context[name] for name in context.keys() & TRACE_PROPERTIES} if idempotent else context
 
 
-def _carrying(batch: Batch, context: Properties, properties: Sequence[Properties] | None) -> Batch:
+def _carrying(batch: Batch, context: Properties, properties: Sequence[Properties | None] | None) -> Batch:
     """Return the batch with the context in its records; properties: None where no name is in both."""
     if not context:
         return batch

@@ -1,0 +1,80 @@
+"""Selectors: the ordering key of a message by what it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tarry.client.aio import ByHash, NewMessage, Outgoing, RoundRobin, connect
+from tarry.proto.tarry_message_pb2 import Record
+from tests.client.stand_in import ClusterStandIn
+
+
+def message(**fields: str) -> Outgoing:
+    return Outgoing("orders", b"", (), (), fields)
+
+
+def keys_of(cluster: ClusterStandIn) -> list[str]:
+    return [Record.FromString(record).ordering_key for record in cluster.scheduled]
+
+
+def test_a_hash_chooses_the_same_queue_in_every_process_and_uses_all() -> None:
+    selector = ByHash(4, lambda each: each.properties["customer"])
+    chosen = [selector(message(customer=f"c-{n}")) for n in range(64)]
+    assert set(chosen) == {"queue-0", "queue-1", "queue-2", "queue-3"}
+    assert selector(message(customer="anna")) == "queue-3"  # also of later versions: order is kept over them
+    assert ByHash(4, lambda _: b"anna", prefix="q")(message()) == "q3"
+
+
+def test_round_robin_chooses_one_after_another() -> None:
+    selector = RoundRobin(3)
+    assert [selector(message()) for _ in range(4)] == ["queue-0", "queue-1", "queue-2", "queue-0"]
+
+
+@pytest.mark.parametrize("queues", [0, -1, True, 2.0, "8", (1 << 20) + 1])
+def test_the_number_of_queues_is_checked(queues: int) -> None:
+    with pytest.raises(ValueError, match="queues"):
+        RoundRobin(queues)
+    with pytest.raises(ValueError, match="queues"):
+        ByHash(queues, lambda _: "")
+
+
+async def test_the_selector_of_a_producer_is_for_all_that_name_no_key(cluster: ClusterStandIn) -> None:
+    async with connect(cluster.addresses) as client:
+        producer = client.producer(selector=lambda each: f"{each.topic}/{each.body.decode()}")
+        await producer.schedule("a", b"1", delay_ms=0)
+        await producer.schedule("a", b"2", delay_ms=0, ordering_key="own")
+        await producer.schedule("a", b"3", delay_ms=0, selector=lambda _: "of the call")
+        await producer.schedule_batch("a", [b"4", b"5"], delay_ms=0, ordering_keys=["", "own"])
+        await producer.schedule_many([NewMessage("b", b"6", delay_ms=0)], selector=lambda _: "")
+    assert keys_of(cluster) == ["a/1", "own", "of the call", "a/4", "own", ""]
+
+
+async def test_the_selector_sees_the_whole_message(cluster: ClusterStandIn) -> None:
+    seen: list[Outgoing] = []
+
+    def selector(each: Outgoing) -> str:
+        seen.append(each)
+        return each.keys[0]
+
+    async with connect(cluster.addresses) as client:
+        await client.producer().schedule_batch(
+            ["a", "b"],
+            [b"1", b"2"],
+            delay_ms=0,
+            tags=[["t"], []],
+            keys=[["k"], ["l"]],
+            properties=[{"p": "q"}, None],
+            selector=selector,
+        )
+    assert seen == [Outgoing("a", b"1", ["t"], ["k"], {"p": "q"}), Outgoing("b", b"2", [], ["l"], {})]
+    assert keys_of(cluster) == ["k", "l"]
+
+
+async def test_a_selector_that_fails_schedules_nothing(cluster: ClusterStandIn) -> None:
+    async with connect(cluster.addresses) as client:
+        producer = client.producer()
+        with pytest.raises(KeyError):
+            await producer.schedule("a", delay_ms=0, selector=lambda each: each.properties["none"])
+        with pytest.raises(TypeError, match="ordering key"):
+            await producer.schedule_batch("a", [b""], delay_ms=0, selector=lambda _: 7)  # type: ignore[arg-type,return-value]
+    assert not cluster.requests
