@@ -19,6 +19,10 @@ class FoundMessage:
     id: str
     due_ms: int
     state: MessageState
+    born_ms: int | None = None
+    """When its producer sent it first, by the producer's clock; None: not known."""
+    stored_ms: int | None = None
+    """When the cluster took it, by the cluster's clock; None: not known."""
     body: bytes | None = None
     """None, as of what follows: it was not asked for."""
     tags: tuple[str, ...] = ()
@@ -31,13 +35,12 @@ class FoundMessage:
     def of(cls, found: query_pb.FoundMessage) -> FoundMessage:
         """Return one of an answer."""
         state = MessageState.of(found.state)
+        told = found.id, found.due_ms, state, found.born_ms or None, found.stored_ms or None
         if not found.HasField("record"):
-            return cls(found.id, found.due_ms, state)
+            return cls(*told)
         record = found.record
         return cls(
-            found.id,
-            found.due_ms,
-            state,
+            *told,
             record.body,
             tuple(record.tags),
             tuple(record.keys),
@@ -85,6 +88,10 @@ def find_request(
     idempotency_key: str = "",
     due_from_ms: int = 0,
     due_to_ms: int = 0,
+    stored_from_ms: int = 0,
+    stored_to_ms: int = 0,
+    born_from_ms: int = 0,
+    born_to_ms: int = 0,
     states: Collection[MessageState] = (),
     limit: int = 0,
     bodies: bool = False,
@@ -94,14 +101,21 @@ def find_request(
     if bool(key) == bool(idempotency_key):
         raise InvalidQuery(Reason.QUERY_INVALID, "give either a key or an idempotency key")
     whole("limit", limit, InvalidQuery, Reason.QUERY_INVALID)
-    for name, value in (("due_from_ms", due_from_ms), ("due_to_ms", due_to_ms)):
+    spans = {
+        "due_from_ms": due_from_ms,
+        "due_to_ms": due_to_ms,
+        "stored_from_ms": stored_from_ms,
+        "stored_to_ms": stored_to_ms,
+        "born_from_ms": born_from_ms,
+        "born_to_ms": born_to_ms,
+    }
+    for name, value in spans.items():
         whole(name, value, InvalidQuery, Reason.QUERY_INVALID, INT64_MAX)
     return query_pb.FindByKeyRequest(
         topic=topic,
         key=key,
         idempotency_key=idempotency_key,
-        due_from_ms=due_from_ms,
-        due_to_ms=due_to_ms,
+        **spans,
         states=[f"MESSAGE_STATE_{state.name}" for state in states],
         limit=limit,
         records=bodies,

@@ -7,6 +7,7 @@ from itertools import repeat
 from operator import add, itemgetter
 from typing import Final
 
+from tarry.proto.record_times import BORN_TAG, STORED_BYTES, TIMES_BYTES
 from tarry.proto.tarry_message_pb2 import Record
 
 _BODY_TAG: Final = Record.BODY_FIELD_NUMBER << 3 | 2
@@ -81,11 +82,22 @@ def body_of(serialized: bytes) -> bytes:
     Raises google.protobuf.message.DecodeError for bytes that are no record.
     """
     size = len(serialized)
+    for times_bytes in (TIMES_BYTES, STORED_BYTES):  # that a leader has appended
+        if serialized[size - times_bytes : size - times_bytes + 1] == BORN_TAG:
+            found = _only_body(serialized, size - times_bytes)
+            if found is not None:
+                return found
+    found = _only_body(serialized, size)
+    return Record.FromString(serialized).body if found is None else found
+
+
+def _only_body(serialized: bytes, size: int) -> bytes | None:
+    """Return the body, if the first ``size`` bytes are a short one and nothing else."""
     # The tag and the length take 2 bytes where the body has up to 127, 3 up to 16,383, 4 up to 2,097,151.
     head = 2 if size <= 129 else 3 if size <= 16_386 else 4 if size <= 2_097_155 else 0
     if head and size >= head and serialized.startswith(_PREFIXES[size - head]):
-        return serialized[head:]
-    return Record.FromString(serialized).body
+        return serialized[head:size]
+    return None
 
 
 def bodies_of(serialized: Sequence[bytes]) -> list[bytes]:
@@ -94,7 +106,10 @@ def bodies_of(serialized: Sequence[bytes]) -> list[bytes]:
         return []
     body_bytes = len(body_of(serialized[0]))
     prefix = _PREFIXES[body_bytes]
-    alike = set(map(len, serialized)) == {len(prefix) + body_bytes}
+    end = len(prefix) + body_bytes
+    alike = set(map(len, serialized)) in ({end}, {end + TIMES_BYTES}, {end + STORED_BYTES})
     if alike and all(map(bytes.startswith, serialized, repeat(prefix))):
-        return list(map(itemgetter(slice(len(prefix), None)), serialized))
+        bare = len(serialized[0]) == end
+        if bare or all(map(bytes.startswith, serialized, repeat(BORN_TAG), repeat(end))):
+            return list(map(itemgetter(slice(len(prefix), end)), serialized))
     return list(map(body_of, serialized))

@@ -204,6 +204,10 @@ class StoredMessage:
     ordering_key: str
     idempotency_key: str
     properties: Mapping[str, str]
+    born_ms: int | None = None
+    """When its producer sent it first, by the producer's clock; None: not known."""
+    stored_ms: int | None = None
+    """When the cluster took it, by the cluster's clock; None: not known."""
 
     @classmethod
     def of(cls, response: producer_pb.GetResponse) -> StoredMessage:
@@ -220,6 +224,8 @@ class StoredMessage:
             record.ordering_key,
             record.idempotency_key,
             dict(record.properties),
+            record.born_ms or None,
+            record.stored_ms or None,
         )
 
 

@@ -221,7 +221,7 @@ class Subscribed(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., lease_ms: _Optional[int] = ..., node: _Optional[str] = ..., term: _Optional[int] = ..., resumed: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
 
 class Deliveries(_message.Message):
-    __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp", "ordered", "delay_ms")
+    __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp", "ordered", "delay_ms", "delivered_ms")
     SHARD_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -236,6 +236,7 @@ class Deliveries(_message.Message):
     STAMP_FIELD_NUMBER: _ClassVar[int]
     ORDERED_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_MS_FIELD_NUMBER: _ClassVar[int]
     shard: int
     queue: int
     topic: str
@@ -250,7 +251,8 @@ class Deliveries(_message.Message):
     stamp: DispatchStamp
     ordered: bool
     delay_ms: int
-    def __init__(self, shard: _Optional[int] = ..., queue: _Optional[int] = ..., topic: _Optional[str] = ..., offset: _Optional[_Iterable[int]] = ..., hour: _Optional[_Iterable[int]] = ..., global_index: _Optional[_Iterable[int]] = ..., due_ms: _Optional[_Iterable[int]] = ..., released_ms: _Optional[_Iterable[int]] = ..., attempt: _Optional[_Iterable[int]] = ..., maybe_duplicate: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[bytes]] = ..., stamp: _Optional[_Union[DispatchStamp, _Mapping]] = ..., ordered: _Optional[bool] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+    delivered_ms: int
+    def __init__(self, shard: _Optional[int] = ..., queue: _Optional[int] = ..., topic: _Optional[str] = ..., offset: _Optional[_Iterable[int]] = ..., hour: _Optional[_Iterable[int]] = ..., global_index: _Optional[_Iterable[int]] = ..., due_ms: _Optional[_Iterable[int]] = ..., released_ms: _Optional[_Iterable[int]] = ..., attempt: _Optional[_Iterable[int]] = ..., maybe_duplicate: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[bytes]] = ..., stamp: _Optional[_Union[DispatchStamp, _Mapping]] = ..., ordered: _Optional[bool] = ..., delay_ms: _Optional[int] = ..., delivered_ms: _Optional[int] = ...) -> None: ...
 
 class DispatchStamp(_message.Message):
     __slots__ = ("node", "term", "tick", "local_index")

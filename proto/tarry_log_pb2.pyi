@@ -40,7 +40,7 @@ class LogEntry(_message.Message):
     def __init__(self, commands: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ScheduleColumns(_message.Message):
-    __slots__ = ("producer", "sequence", "topics", "topic", "due_ms", "delay_ms", "delay_level", "tag_mask", "records", "jitter_ms")
+    __slots__ = ("producer", "sequence", "topics", "topic", "due_ms", "delay_ms", "delay_level", "tag_mask", "records", "jitter_ms", "born_ms")
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,7 @@ class ScheduleColumns(_message.Message):
     TAG_MASK_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     JITTER_MS_FIELD_NUMBER: _ClassVar[int]
+    BORN_MS_FIELD_NUMBER: _ClassVar[int]
     producer: str
     sequence: int
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -61,7 +62,8 @@ class ScheduleColumns(_message.Message):
     tag_mask: bytes
     records: _containers.RepeatedScalarFieldContainer[bytes]
     jitter_ms: bytes
-    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topic: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., delay_ms: _Optional[bytes] = ..., delay_level: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., jitter_ms: _Optional[bytes] = ...) -> None: ...
+    born_ms: int
+    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topic: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., delay_ms: _Optional[bytes] = ..., delay_level: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., jitter_ms: _Optional[bytes] = ..., born_ms: _Optional[int] = ...) -> None: ...
 
 class ScheduledColumns(_message.Message):
     __slots__ = ("shard", "hour", "global_index", "due_ms", "overdue", "repeated", "repeats")
@@ -106,7 +108,7 @@ class PendingColumns(_message.Message):
     def __init__(self, topic: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class DeliveriesColumns(_message.Message):
-    __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp", "ordered", "delay_ms")
+    __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp", "ordered", "delay_ms", "delivered_ms")
     SHARD_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -121,6 +123,7 @@ class DeliveriesColumns(_message.Message):
     STAMP_FIELD_NUMBER: _ClassVar[int]
     ORDERED_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_MS_FIELD_NUMBER: _ClassVar[int]
     shard: int
     queue: int
     topic: str
@@ -135,7 +138,8 @@ class DeliveriesColumns(_message.Message):
     stamp: _tarry_consumer_pb2.DispatchStamp
     ordered: bool
     delay_ms: int
-    def __init__(self, shard: _Optional[int] = ..., queue: _Optional[int] = ..., topic: _Optional[str] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., released_ms: _Optional[bytes] = ..., attempt: _Optional[bytes] = ..., maybe_duplicate: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., stamp: _Optional[_Union[_tarry_consumer_pb2.DispatchStamp, _Mapping]] = ..., ordered: _Optional[bool] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+    delivered_ms: int
+    def __init__(self, shard: _Optional[int] = ..., queue: _Optional[int] = ..., topic: _Optional[str] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., released_ms: _Optional[bytes] = ..., attempt: _Optional[bytes] = ..., maybe_duplicate: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., stamp: _Optional[_Union[_tarry_consumer_pb2.DispatchStamp, _Mapping]] = ..., ordered: _Optional[bool] = ..., delay_ms: _Optional[int] = ..., delivered_ms: _Optional[int] = ...) -> None: ...
 
 class ConsumedColumns(_message.Message):
     __slots__ = ("subscribed", "deliveries", "acked")

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftarry/proto/tarry_message.proto\x12\x08tarry.v1\"\xea\x01\n\x06Record\x12\x0c\n\x04tags\x18\x01 \x03(\t\x12\x0c\n\x04keys\x18\x02 \x03(\t\x12\x34\n\nproperties\x18\x03 \x03(\x0b\x32 .tarry.v1.Record.PropertiesEntry\x12\x0c\n\x04\x62ody\x18\x04 \x01(\x0c\x12\x14\n\x0cordering_key\x18\x05 \x01(\t\x12\x17\n\x0fidempotency_key\x18\t \x01(\t\x12\x18\n\x10scheduled_digest\x18\n \x01(\x0c\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\x06\x10\t\"\xaf\x01\n\x07Retried\x12\x0e\n\x06record\x18\x01 \x01(\x0c\x12\x0c\n\x04hour\x18\x02 \x01(\x07\x12\x14\n\x0cglobal_index\x18\x03 \x01(\x07\x12\x0e\n\x06\x64ue_ms\x18\x04 \x01(\x10\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\r\x12\r\n\x05topic\x18\x06 \x01(\t\x12\r\n\x05group\x18\x07 \x01(\t\x12%\n\x06reason\x18\x08 \x01(\x0e\x32\x15.tarry.v1.RetryReasonJ\x04\x08\t\x10\nJ\x04\x08\n\x10\x0b*d\n\x0bRetryReason\x12\x1c\n\x18RETRY_REASON_UNSPECIFIED\x10\x00\x12\x17\n\x13RETRY_REASON_NACKED\x10\x01\x12\x1e\n\x1aRETRY_REASON_LEASE_EXPIRED\x10\x02*\x81\x01\n\x0cMessageState\x12\x1d\n\x19MESSAGE_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15MESSAGE_STATE_PENDING\x10\x01\x12\x1a\n\x16MESSAGE_STATE_RELEASED\x10\x02\x12\x1b\n\x17MESSAGE_STATE_CANCELLED\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftarry/proto/tarry_message.proto\x12\x08tarry.v1\"\x8e\x02\n\x06Record\x12\x0c\n\x04tags\x18\x01 \x03(\t\x12\x0c\n\x04keys\x18\x02 \x03(\t\x12\x34\n\nproperties\x18\x03 \x03(\x0b\x32 .tarry.v1.Record.PropertiesEntry\x12\x0c\n\x04\x62ody\x18\x04 \x01(\x0c\x12\x14\n\x0cordering_key\x18\x05 \x01(\t\x12\x17\n\x0fidempotency_key\x18\t \x01(\t\x12\x18\n\x10scheduled_digest\x18\n \x01(\x0c\x12\x0f\n\x07\x62orn_ms\x18\x0b \x01(\x03\x12\x11\n\tstored_ms\x18\x0c \x01(\x03\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\x06\x10\t\"1\n\x0bRecordTimes\x12\x0f\n\x07\x62orn_ms\x18\x0b \x01(\x03\x12\x11\n\tstored_ms\x18\x0c \x01(\x03\"\xa9\x01\n\x07Retried\x12\x0e\n\x06record\x18\x01 \x01(\x0c\x12\x0c\n\x04hour\x18\x02 \x01(\x07\x12\x14\n\x0cglobal_index\x18\x03 \x01(\x07\x12\x0e\n\x06\x64ue_ms\x18\x04 \x01(\x10\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\r\x12\r\n\x05topic\x18\x06 \x01(\t\x12\r\n\x05group\x18\x07 \x01(\t\x12%\n\x06reason\x18\x08 \x01(\x0e\x32\x15.tarry.v1.RetryReasonJ\x04\x08\t\x10\r*d\n\x0bRetryReason\x12\x1c\n\x18RETRY_REASON_UNSPECIFIED\x10\x00\x12\x17\n\x13RETRY_REASON_NACKED\x10\x01\x12\x1e\n\x1aRETRY_REASON_LEASE_EXPIRED\x10\x02*\x81\x01\n\x0cMessageState\x12\x1d\n\x19MESSAGE_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15MESSAGE_STATE_PENDING\x10\x01\x12\x1a\n\x16MESSAGE_STATE_RELEASED\x10\x02\x12\x1b\n\x17MESSAGE_STATE_CANCELLED\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,14 +33,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_RECORD_PROPERTIESENTRY']._loaded_options = None
   _globals['_RECORD_PROPERTIESENTRY']._serialized_options = b'8\001'
-  _globals['_RETRYREASON']._serialized_start=460
-  _globals['_RETRYREASON']._serialized_end=560
-  _globals['_MESSAGESTATE']._serialized_start=563
-  _globals['_MESSAGESTATE']._serialized_end=692
+  _globals['_RETRYREASON']._serialized_start=541
+  _globals['_RETRYREASON']._serialized_end=641
+  _globals['_MESSAGESTATE']._serialized_start=644
+  _globals['_MESSAGESTATE']._serialized_end=773
   _globals['_RECORD']._serialized_start=46
-  _globals['_RECORD']._serialized_end=280
-  _globals['_RECORD_PROPERTIESENTRY']._serialized_start=225
-  _globals['_RECORD_PROPERTIESENTRY']._serialized_end=274
-  _globals['_RETRIED']._serialized_start=283
-  _globals['_RETRIED']._serialized_end=458
+  _globals['_RECORD']._serialized_end=316
+  _globals['_RECORD_PROPERTIESENTRY']._serialized_start=261
+  _globals['_RECORD_PROPERTIESENTRY']._serialized_end=310
+  _globals['_RECORDTIMES']._serialized_start=318
+  _globals['_RECORDTIMES']._serialized_end=367
+  _globals['_RETRIED']._serialized_start=370
+  _globals['_RETRIED']._serialized_end=539
 # @@protoc_insertion_point(module_scope)

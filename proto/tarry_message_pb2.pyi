@@ -28,7 +28,7 @@ MESSAGE_STATE_RELEASED: MessageState
 MESSAGE_STATE_CANCELLED: MessageState
 
 class Record(_message.Message):
-    __slots__ = ("tags", "keys", "properties", "body", "ordering_key", "idempotency_key", "scheduled_digest")
+    __slots__ = ("tags", "keys", "properties", "body", "ordering_key", "idempotency_key", "scheduled_digest", "born_ms", "stored_ms")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,8 @@ class Record(_message.Message):
     ORDERING_KEY_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     SCHEDULED_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    BORN_MS_FIELD_NUMBER: _ClassVar[int]
+    STORED_MS_FIELD_NUMBER: _ClassVar[int]
     tags: _containers.RepeatedScalarFieldContainer[str]
     keys: _containers.RepeatedScalarFieldContainer[str]
     properties: _containers.ScalarMap[str, str]
@@ -50,7 +52,17 @@ class Record(_message.Message):
     ordering_key: str
     idempotency_key: str
     scheduled_digest: bytes
-    def __init__(self, tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., body: _Optional[bytes] = ..., ordering_key: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., scheduled_digest: _Optional[bytes] = ...) -> None: ...
+    born_ms: int
+    stored_ms: int
+    def __init__(self, tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., body: _Optional[bytes] = ..., ordering_key: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., scheduled_digest: _Optional[bytes] = ..., born_ms: _Optional[int] = ..., stored_ms: _Optional[int] = ...) -> None: ...
+
+class RecordTimes(_message.Message):
+    __slots__ = ("born_ms", "stored_ms")
+    BORN_MS_FIELD_NUMBER: _ClassVar[int]
+    STORED_MS_FIELD_NUMBER: _ClassVar[int]
+    born_ms: int
+    stored_ms: int
+    def __init__(self, born_ms: _Optional[int] = ..., stored_ms: _Optional[int] = ...) -> None: ...
 
 class Retried(_message.Message):
     __slots__ = ("record", "hour", "global_index", "due_ms", "attempt", "topic", "group", "reason")

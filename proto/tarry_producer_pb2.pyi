@@ -44,7 +44,7 @@ CHANGE_OUTCOME_ALREADY_SO: ChangeOutcome
 CHANGE_OUTCOME_DUE_DIFFERS: ChangeOutcome
 
 class ScheduleRequest(_message.Message):
-    __slots__ = ("topic", "record", "due_ms", "delay_ms", "delay_level", "producer", "sequence", "jitter_ms")
+    __slots__ = ("topic", "record", "due_ms", "delay_ms", "delay_level", "producer", "sequence", "jitter_ms", "born_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     RECORD_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +53,7 @@ class ScheduleRequest(_message.Message):
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     JITTER_MS_FIELD_NUMBER: _ClassVar[int]
+    BORN_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     record: _tarry_message_pb2.Record
     due_ms: int
@@ -61,7 +62,8 @@ class ScheduleRequest(_message.Message):
     producer: str
     sequence: int
     jitter_ms: int
-    def __init__(self, topic: _Optional[str] = ..., record: _Optional[_Union[_tarry_message_pb2.Record, _Mapping]] = ..., due_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., delay_level: _Optional[int] = ..., producer: _Optional[str] = ..., sequence: _Optional[int] = ..., jitter_ms: _Optional[int] = ...) -> None: ...
+    born_ms: int
+    def __init__(self, topic: _Optional[str] = ..., record: _Optional[_Union[_tarry_message_pb2.Record, _Mapping]] = ..., due_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., delay_level: _Optional[int] = ..., producer: _Optional[str] = ..., sequence: _Optional[int] = ..., jitter_ms: _Optional[int] = ..., born_ms: _Optional[int] = ...) -> None: ...
 
 class ScheduleResponse(_message.Message):
     __slots__ = ("id", "due_ms", "overdue", "repeated")
@@ -76,7 +78,7 @@ class ScheduleResponse(_message.Message):
     def __init__(self, id: _Optional[str] = ..., due_ms: _Optional[int] = ..., overdue: _Optional[bool] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class ScheduleBatchRequest(_message.Message):
-    __slots__ = ("producer", "sequence", "topics", "topic", "due_ms", "delay_ms", "delay_level", "tag_mask", "records", "jitter_ms")
+    __slots__ = ("producer", "sequence", "topics", "topic", "due_ms", "delay_ms", "delay_level", "tag_mask", "records", "jitter_ms", "born_ms")
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +89,7 @@ class ScheduleBatchRequest(_message.Message):
     TAG_MASK_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     JITTER_MS_FIELD_NUMBER: _ClassVar[int]
+    BORN_MS_FIELD_NUMBER: _ClassVar[int]
     producer: str
     sequence: int
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -97,7 +100,8 @@ class ScheduleBatchRequest(_message.Message):
     tag_mask: _containers.RepeatedScalarFieldContainer[int]
     records: _containers.RepeatedScalarFieldContainer[bytes]
     jitter_ms: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topic: _Optional[_Iterable[int]] = ..., due_ms: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[_Iterable[int]] = ..., delay_level: _Optional[_Iterable[int]] = ..., tag_mask: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[bytes]] = ..., jitter_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+    born_ms: int
+    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topic: _Optional[_Iterable[int]] = ..., due_ms: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[_Iterable[int]] = ..., delay_level: _Optional[_Iterable[int]] = ..., tag_mask: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[bytes]] = ..., jitter_ms: _Optional[_Iterable[int]] = ..., born_ms: _Optional[int] = ...) -> None: ...
 
 class ScheduleBatchResponse(_message.Message):
     __slots__ = ("shard", "hour", "global_index", "due_ms", "overdue", "repeated", "repeats")

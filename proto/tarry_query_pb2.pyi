@@ -154,7 +154,7 @@ class ListMessagesResponse(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[_Union[ListedMessage, _Mapping]]] = ..., cursor: _Optional[str] = ..., looked_to_ms: _Optional[int] = ...) -> None: ...
 
 class ListedMessage(_message.Message):
-    __slots__ = ("id", "due_ms", "state", "group", "attempt", "reason", "offset", "released_ms", "damaged", "tags", "keys", "ordering_key", "properties", "body_bytes", "body", "idempotency_key")
+    __slots__ = ("id", "due_ms", "state", "group", "attempt", "reason", "offset", "released_ms", "damaged", "tags", "keys", "ordering_key", "properties", "body_bytes", "body", "idempotency_key", "born_ms", "stored_ms")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +178,8 @@ class ListedMessage(_message.Message):
     BODY_BYTES_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    BORN_MS_FIELD_NUMBER: _ClassVar[int]
+    STORED_MS_FIELD_NUMBER: _ClassVar[int]
     id: str
     due_ms: int
     state: ListedState
@@ -194,7 +196,9 @@ class ListedMessage(_message.Message):
     body_bytes: int
     body: bytes
     idempotency_key: str
-    def __init__(self, id: _Optional[str] = ..., due_ms: _Optional[int] = ..., state: _Optional[_Union[ListedState, str]] = ..., group: _Optional[str] = ..., attempt: _Optional[int] = ..., reason: _Optional[_Union[_tarry_message_pb2.RetryReason, str]] = ..., offset: _Optional[int] = ..., released_ms: _Optional[int] = ..., damaged: _Optional[bool] = ..., tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., ordering_key: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., body_bytes: _Optional[int] = ..., body: _Optional[bytes] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
+    born_ms: int
+    stored_ms: int
+    def __init__(self, id: _Optional[str] = ..., due_ms: _Optional[int] = ..., state: _Optional[_Union[ListedState, str]] = ..., group: _Optional[str] = ..., attempt: _Optional[int] = ..., reason: _Optional[_Union[_tarry_message_pb2.RetryReason, str]] = ..., offset: _Optional[int] = ..., released_ms: _Optional[int] = ..., damaged: _Optional[bool] = ..., tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., ordering_key: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ..., body_bytes: _Optional[int] = ..., body: _Optional[bytes] = ..., idempotency_key: _Optional[str] = ..., born_ms: _Optional[int] = ..., stored_ms: _Optional[int] = ...) -> None: ...
 
 class GetLifeRequest(_message.Message):
     __slots__ = ("id",)
@@ -391,7 +395,7 @@ class BulkCursor(_message.Message):
     def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., phase: _Optional[int] = ..., hour: _Optional[int] = ..., place: _Optional[int] = ..., chosen: _Optional[bytes] = ..., counts: _Optional[_Union[BulkCancel, _Mapping]] = ..., key: _Optional[int] = ...) -> None: ...
 
 class FindByKeyRequest(_message.Message):
-    __slots__ = ("topic", "key", "due_from_ms", "due_to_ms", "states", "limit", "records", "begin", "idempotency_key")
+    __slots__ = ("topic", "key", "due_from_ms", "due_to_ms", "states", "limit", "records", "begin", "idempotency_key", "stored_from_ms", "stored_to_ms", "born_from_ms", "born_to_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     DUE_FROM_MS_FIELD_NUMBER: _ClassVar[int]
@@ -401,6 +405,10 @@ class FindByKeyRequest(_message.Message):
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    STORED_FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    STORED_TO_MS_FIELD_NUMBER: _ClassVar[int]
+    BORN_FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    BORN_TO_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     key: str
     due_from_ms: int
@@ -410,7 +418,11 @@ class FindByKeyRequest(_message.Message):
     records: bool
     begin: str
     idempotency_key: str
-    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., due_from_ms: _Optional[int] = ..., due_to_ms: _Optional[int] = ..., states: _Optional[_Iterable[_Union[_tarry_message_pb2.MessageState, str]]] = ..., limit: _Optional[int] = ..., records: _Optional[bool] = ..., begin: _Optional[str] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
+    stored_from_ms: int
+    stored_to_ms: int
+    born_from_ms: int
+    born_to_ms: int
+    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., due_from_ms: _Optional[int] = ..., due_to_ms: _Optional[int] = ..., states: _Optional[_Iterable[_Union[_tarry_message_pb2.MessageState, str]]] = ..., limit: _Optional[int] = ..., records: _Optional[bool] = ..., begin: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., stored_from_ms: _Optional[int] = ..., stored_to_ms: _Optional[int] = ..., born_from_ms: _Optional[int] = ..., born_to_ms: _Optional[int] = ...) -> None: ...
 
 class FindByKeyResponse(_message.Message):
     __slots__ = ("messages", "next", "unreadable")
@@ -423,13 +435,17 @@ class FindByKeyResponse(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[_Union[FoundMessage, _Mapping]]] = ..., next: _Optional[str] = ..., unreadable: _Optional[int] = ...) -> None: ...
 
 class FoundMessage(_message.Message):
-    __slots__ = ("id", "due_ms", "state", "record")
+    __slots__ = ("id", "due_ms", "state", "record", "born_ms", "stored_ms")
     ID_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     RECORD_FIELD_NUMBER: _ClassVar[int]
+    BORN_MS_FIELD_NUMBER: _ClassVar[int]
+    STORED_MS_FIELD_NUMBER: _ClassVar[int]
     id: str
     due_ms: int
     state: _tarry_message_pb2.MessageState
     record: _tarry_message_pb2.Record
-    def __init__(self, id: _Optional[str] = ..., due_ms: _Optional[int] = ..., state: _Optional[_Union[_tarry_message_pb2.MessageState, str]] = ..., record: _Optional[_Union[_tarry_message_pb2.Record, _Mapping]] = ...) -> None: ...
+    born_ms: int
+    stored_ms: int
+    def __init__(self, id: _Optional[str] = ..., due_ms: _Optional[int] = ..., state: _Optional[_Union[_tarry_message_pb2.MessageState, str]] = ..., record: _Optional[_Union[_tarry_message_pb2.Record, _Mapping]] = ..., born_ms: _Optional[int] = ..., stored_ms: _Optional[int] = ...) -> None: ...

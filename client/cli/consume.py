@@ -116,8 +116,8 @@ async def _print_all(
 
 
 FIELDS = (
-    "tags", "keys", "ordering_key", "idempotency_key", "properties", "due_ms", "released_ms", "received_ms",
-    "attempt", "maybe_duplicate", "queue", "offset",
+    "tags", "keys", "ordering_key", "idempotency_key", "properties", "born_ms", "stored_ms", "due_ms",
+    "released_ms", "delivered_ms", "received_ms", "attempt", "maybe_duplicate", "queue", "offset",
 )  # fmt: skip
 """Of a delivery, as JSON shows it after the body."""
 

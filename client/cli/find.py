@@ -28,6 +28,16 @@ async def find(
         int | None, time_option("--due-from", help="Only what is due then or later.")
     ] = None,
     due_to_ms: Annotated[int | None, time_option("--due-to", help="Only what is due before.")] = None,
+    stored_from_ms: Annotated[
+        int | None, time_option("--stored-from", help="Only what the cluster took then or later.")
+    ] = None,
+    stored_to_ms: Annotated[
+        int | None, time_option("--stored-to", help="Only what the cluster took before.")
+    ] = None,
+    born_from_ms: Annotated[
+        int | None, time_option("--born-from", help="Only what was sent then or later, by producers' clocks.")
+    ] = None,
+    born_to_ms: Annotated[int | None, time_option("--born-to", help="Only what was sent before.")] = None,
     state: Annotated[
         list[MessageState] | None,
         typer.Option(
@@ -60,6 +70,10 @@ async def find(
                 idempotency_key=idempotency_key,
                 due_from_ms=due_from_ms or 0,
                 due_to_ms=due_to_ms or 0,
+                stored_from_ms=stored_from_ms or 0,
+                stored_to_ms=stored_to_ms or 0,
+                born_from_ms=born_from_ms or 0,
+                born_to_ms=born_to_ms or 0,
                 states=state or (),
                 limit=min(PAGE, most - len(found)),
                 bodies=bodies,
@@ -71,7 +85,7 @@ async def find(
             if not begin or len(found) >= most:
                 break
     rows = [_row(message, for_programs=cluster.output is Output.JSON) for message in found]
-    print_rows(rows, ["id", "due", "state", *(["body"] if bodies else [])], cluster.output)
+    print_rows(rows, ["id", "due", "stored", "state", *(["body"] if bodies else [])], cluster.output)
     if begin:
         words().print(f"there may be more: give a greater --max than {most}", style="dim")
     if unreadable:
@@ -79,9 +93,11 @@ async def find(
 
 
 def _row(message: FoundMessage, *, for_programs: bool) -> dict[str, object]:
-    when: dict[str, object] = (
-        {"due_ms": message.due_ms} if for_programs else {"due": time_text(message.due_ms)}
-    )
+    when: dict[str, object] = {"due": time_text(message.due_ms)}
+    if for_programs:
+        when = fields_of(message, "born_ms", "stored_ms", "due_ms")
+    else:
+        when["stored"] = "" if message.stored_ms is None else time_text(message.stored_ms)
     row = {"id": message.id, **when, "state": message.state.value}
     if message.body is None:
         return row

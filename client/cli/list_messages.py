@@ -18,8 +18,9 @@ from tarry.client.cli.times import time_text
 from tarry.client.errors import TarryError
 from tarry.client.queries.listing import PAGE_MAX, ListOptions
 
-FIELDS = ("due_ms", "state", "group", "attempt", "reason", "offset", "released_ms", "damaged", "tags", "keys",
-          "ordering_key", "idempotency_key", "properties", "body_bytes")  # fmt: skip
+FIELDS = ("born_ms", "stored_ms", "due_ms", "state", "group", "attempt", "reason", "offset",
+          "released_ms", "damaged", "tags", "keys", "ordering_key", "idempotency_key", "properties",
+          "body_bytes")  # fmt: skip
 """Of a message, as JSON shows it before the body."""
 LOOKED = "due", "id", "state"
 NOTED = "group", "attempt", "reason", "tags", "keys", "ordering_key", "idempotency_key", "properties"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from itertools import repeat
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from tarry.client.consumers.unsettled import AckOutcome, Verdict
 from tarry.client.records import bodies_of, body_of
 from tarry.client.results import Place, ids_of
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
-from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_message_pb2 import Record, RecordTimes
 
 Number = TypeVar("Number", bound=np.generic)
 Spans: TypeAlias = "Callable[[View | MessageBatch], AbstractContextManager[Any]]"
@@ -92,6 +93,25 @@ class Columns:
     def released_ms(self) -> NDArray[np.int64]:
         """Time of each release into the ready queue, by the cluster's clock: ahead of the due time."""
         return self._column("released_ms", np.int64)
+
+    @cached_property
+    def born_ms(self) -> NDArray[np.int64]:
+        """Time at which each was sent first, by its producer's clock; 0: not known. A retry keeps it."""
+        return np.fromiter(map(attrgetter("born_ms"), self._times), np.int64, len(self))
+
+    @cached_property
+    def stored_ms(self) -> NDArray[np.int64]:
+        """Time at which the cluster took each, by its clock; 0: not known. A retry keeps it."""
+        return np.fromiter(map(attrgetter("stored_ms"), self._times), np.int64, len(self))
+
+    @property
+    def delivered_ms(self) -> int | None:
+        """Time at which the leader handed the batch over, by the cluster's clock; None: one of 0.2.0 did."""
+        return self._deliveries.delivered_ms or None
+
+    @cached_property
+    def _times(self) -> list[RecordTimes]:
+        return list(map(RecordTimes.FromString, self.records))
 
     @cached_property
     def attempts(self) -> NDArray[np.uint32]:
@@ -201,6 +221,24 @@ class View:
     def released_ms(self) -> int:
         """Time of release into the ready queue, by the cluster's clock."""
         return int(self._batch.released_ms[self._position])
+
+    @property
+    def born_ms(self) -> int | None:
+        """Time at which its producer sent it first, by the producer's clock; None: not known.
+
+        A retried, rescheduled or updated message keeps it, and so does a dead letter.
+        """
+        return self._parsed.born_ms or None
+
+    @property
+    def stored_ms(self) -> int | None:
+        """Time at which the cluster took it, by the cluster's clock; otherwise as ``born_ms``."""
+        return self._parsed.stored_ms or None
+
+    @property
+    def delivered_ms(self) -> int | None:
+        """Time at which the leader handed it over, by the cluster's clock; None: a node of 0.2.0 did."""
+        return self._batch.delivered_ms
 
     @property
     def received_ms(self) -> int:

@@ -69,8 +69,8 @@ class Batch:
     def __len__(self) -> int:
         return len(self.records)
 
-    def request(self, producer: str, sequence: int) -> ScheduleBatchRequest:
-        """Return the request for all of it."""
+    def request(self, producer: str, sequence: int, born_ms: int = 0) -> ScheduleBatchRequest:
+        """Return the request for all of it; ``born_ms``: now, 0: not told."""
         request = ScheduleBatchRequest(
             producer=producer,
             sequence=sequence,
@@ -78,6 +78,7 @@ class Batch:
             topic=self.topic,
             tag_mask=self.tag_mask,
             records=self.records,
+            born_ms=born_ms,
         )
         packed = self.times.tobytes()
         request.MergeFromString(self.time.tag + varint(len(packed)) + packed)

@@ -12,6 +12,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
+from time import time_ns
 from typing import TYPE_CHECKING, Final, Unpack
 
 from numpy.typing import ArrayLike
@@ -431,7 +432,7 @@ class Producer(OneWayErrors):
     async def _send(self, batch: Batch) -> producer_pb.ScheduleBatchResponse:
         sequence = await self._sequences.take()  # with idempotency keys, too: it bounds requests in flight
         try:
-            request = batch.request(self.id, sequence)
+            request = batch.request(self.id, sequence, time_ns() // 1_000_000)
             response: producer_pb.ScheduleBatchResponse = await self._calls.call(
                 self._streams.method, request
             )

@@ -69,6 +69,10 @@ class ListedMessage:
     body_bytes: int
     body: bytes | None
     """None where it was not asked for."""
+    born_ms: int | None = None
+    """When its producer sent it first, by the producer's clock; None: not known."""
+    stored_ms: int | None = None
+    """When the cluster took it, by the cluster's clock; None: not known."""
 
     @classmethod
     def of(cls, listed: pb.ListedMessage, *, bodies: bool) -> ListedMessage:
@@ -94,6 +98,8 @@ class ListedMessage:
             dict(listed.properties),
             listed.body_bytes,
             listed.body if bodies and not listed.damaged else None,
+            listed.born_ms or None,
+            listed.stored_ms or None,
         )
 
 

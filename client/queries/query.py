@@ -135,6 +135,10 @@ class Query:
         idempotency_key: str = "",
         due_from_ms: int = 0,
         due_to_ms: int = 0,
+        stored_from_ms: int = 0,
+        stored_to_ms: int = 0,
+        born_from_ms: int = 0,
+        born_to_ms: int = 0,
         states: Collection[MessageState] = (),
         limit: int = 100,
         bodies: bool = False,
@@ -147,6 +151,9 @@ class Query:
         Args:
             key, idempotency_key: one of the two; several may have an idempotency key, one after another.
             due_from_ms, due_to_ms: only what is due from then on, and before then; 0: whenever.
+            stored_from_ms, stored_to_ms: only what the cluster took from then on, and before then.
+            born_from_ms, born_to_ms: only what was sent from then on, and before then, by producers' clocks.
+                With one of these four, messages that do not have the time are not found.
             states: only what is in one of these; none given: in any.
             limit: messages of the page, 1,000 at most.
             bodies: return bodies, tags, keys and properties, too.
@@ -161,6 +168,10 @@ class Query:
             idempotency_key=idempotency_key,
             due_from_ms=due_from_ms,
             due_to_ms=due_to_ms,
+            stored_from_ms=stored_from_ms,
+            stored_to_ms=stored_to_ms,
+            born_from_ms=born_from_ms,
+            born_to_ms=born_to_ms,
             states=states,
             limit=limit,
             bodies=bodies,

@@ -55,6 +55,8 @@ async def get(call: Call) -> bytes:
             topic=message.topic,
             due_ms=message.due_ms,
             state=message.state,
+            born_ms=message.born_ms,
+            stored_ms=message.stored_ms,
             **content(message, call.query.body_as),
         )
         return json_of(stored)
@@ -96,6 +98,8 @@ def _listed(message: ListedMessage, wanted: BodyAs) -> fields.Listed:
         reason=message.reason,
         offset=message.offset,
         released_ms=message.released_ms,
+        born_ms=message.born_ms,
+        stored_ms=message.stored_ms,
         damaged=message.damaged,
         body_bytes=message.body_bytes,
         **content(message, wanted),
@@ -111,6 +115,10 @@ async def find(call: Call) -> bytes:
         idempotency_key=query.idempotency_key,
         due_from_ms=query.due_from_ms,
         due_to_ms=query.due_to_ms,
+        stored_from_ms=query.stored_from_ms,
+        stored_to_ms=query.stored_to_ms,
+        born_from_ms=query.born_from_ms,
+        born_to_ms=query.born_to_ms,
         states=query.states,
         limit=query.size,
         bodies=query.bodies,
@@ -123,6 +131,8 @@ async def find(call: Call) -> bytes:
                 id=message.id,
                 due_ms=message.due_ms,
                 state=message.state,
+                born_ms=message.born_ms,
+                stored_ms=message.stored_ms,
                 content=fields.StoredFields(**content(message, query.body_as)) if query.bodies else None,
             )
             for message in page.messages

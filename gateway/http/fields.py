@@ -113,10 +113,16 @@ class NewMessage(Content):
         return "delay_level", self.delay_level
 
 
+class BatchMessage(NewMessage):
+    """A message of a batch."""
+
+    topic: Text = Field(default="", description="Its topic; empty: the one that the path names.")
+
+
 class NewMessages(Given):
     """Messages to schedule, all of them or none."""
 
-    messages: Annotated[list[NewMessage], Field(min_length=1, max_length=COUNT_MAX, fail_fast=True)]
+    messages: Annotated[list[BatchMessage], Field(min_length=1, max_length=COUNT_MAX, fail_fast=True)]
 
 
 class ScheduledMessage(Told):
@@ -241,6 +247,8 @@ class Stored(StoredFields):
     topic: str
     due_ms: int
     state: MessageState
+    born_ms: int | None = Field(description="As it was sent, by its producer's clock; null: not known.")
+    stored_ms: int | None = Field(description="As the cluster took it, by its clock; null: not known.")
 
 
 class ListQuery(BodyQuery):
@@ -270,6 +278,8 @@ class Listed(StoredFields):
     offset: int | None
     released_ms: int | None
     damaged: bool
+    born_ms: int | None = Field(description="As it was sent, by its producer's clock; null: not known.")
+    stored_ms: int | None = Field(description="As the cluster took it, by its clock; null: not known.")
     body_bytes: int
 
 
@@ -287,6 +297,10 @@ class FindQuery(BodyQuery):
     idempotency_key: Text = ""
     due_from_ms: Natural = 0
     due_to_ms: Natural = Field(default=0, description="Due before; 0: whenever.")
+    stored_from_ms: Natural = Field(default=0, description="Taken by the cluster then or later.")
+    stored_to_ms: Natural = Field(default=0, description="Taken by the cluster before; 0: whenever.")
+    born_from_ms: Natural = Field(default=0, description="Sent then or later, by producers' clocks.")
+    born_to_ms: Natural = Field(default=0, description="Sent before; 0: whenever.")
     states: Annotated[list[Annotated[MessageState, Field(strict=False)]], Field(max_length=10)] = []
     bodies: bool = Field(default=False, description="Answer the content, too.")
     size: Annotated[int, Field(ge=1, le=1_000)] = 100
@@ -307,6 +321,8 @@ class Found(Told):
     id: str
     due_ms: int
     state: MessageState
+    born_ms: int | None = Field(description="As it was sent, by its producer's clock; null: not known.")
+    stored_ms: int | None = Field(description="As the cluster took it, by its clock; null: not known.")
     content: StoredFields | None = None
 
 
@@ -398,6 +414,9 @@ class Received(StoredFields):
     topic: str
     due_ms: int = Field(description="Of this delivery; a retry's is later than the message's.")
     released_ms: int
+    born_ms: int | None = Field(description="As it was sent, by its producer's clock; null: not known.")
+    stored_ms: int | None = Field(description="As the cluster took it, by its clock; null: not known.")
+    delivered_ms: int | None = Field(description="As the leader handed it over, by the cluster's clock.")
     attempt: int = Field(description="Number of this delivery, from 1.")
     maybe_duplicate: bool = Field(description="It may have been delivered before a failover.")
 

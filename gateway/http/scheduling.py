@@ -46,7 +46,7 @@ async def schedule_batch(call: Call) -> fields.ScheduledMessages:
     times: dict[str, Any] = {name: [message.time[1] for message in messages]}
     jitter_ms = [message.jitter_ms for message in messages]
     batch = await call.producer.schedule_batch(
-        call.path["topic"],
+        [message.topic or call.path["topic"] for message in messages],
         [_body(message, f"messages.{at}.") for at, message in enumerate(messages)],
         jitter_ms=jitter_ms if any(jitter_ms) else None,
         tags=[message.tags or () for message in messages],

@@ -55,12 +55,21 @@ class Delivery:
     maybe_duplicate: bool
     properties: Mapping[str, str]
     body: bytes
+    born_ms: int | None = None
+    stored_ms: int | None = None
+    delivered_ms: int | None = None
 
     def headers(self, content_type: str) -> dict[str, str]:
         """Return the headers without the signature."""
         named = self.properties.get("content-type", "")
         is_header = named.isascii() and named.isprintable() and 0 < len(named) <= HEADER_CHARACTERS_MAX
-        return {
+        times = {
+            "Tarry-Born-Ms": self.born_ms,
+            "Tarry-Stored-Ms": self.stored_ms,
+            "Tarry-Delivered-Ms": self.delivered_ms,
+        }
+        known = {name: str(value) for name, value in times.items() if value is not None}
+        return known | {
             "Content-Type": named.strip() or content_type if is_header else content_type,
             "User-Agent": f"tarry/{VERSION}",
             "Tarry-Id": self.id,

@@ -142,6 +142,9 @@ class Pusher:
             message.maybe_duplicate,
             message.properties,
             message.body,
+            message.born_ms,
+            message.stored_ms,
+            message.delivered_ms,
         )
         posted = await self._receiver.post(delivery, time.time())
         self._note(posted)

@@ -109,7 +109,13 @@ def within(ends: NDArray[np.int64], bytes_max: int) -> int:
     return min(len(ends), max(1, int(np.searchsorted(ends, bytes_max, side="right"))))
 
 
-def serialize(batch: DeliveryBatch, topic: str, stamp: consumer_pb.DispatchStamp, delay_ms: int = 0) -> bytes:
+def serialize(
+    batch: DeliveryBatch,
+    topic: str,
+    stamp: consumer_pb.DispatchStamp,
+    delivered_ms: int,
+    delay_ms: int = 0,
+) -> bytes:
     """Return the batch as a serialized ConsumeResponse, its due times later by the delay of the group."""
     (duplicates,) = batch.units["maybe_duplicate"].nonzero()
     columns = log_pb.DeliveriesColumns(
@@ -127,6 +133,7 @@ def serialize(batch: DeliveryBatch, topic: str, stamp: consumer_pb.DispatchStamp
         stamp=stamp,
         ordered=bool(np.count_nonzero(batch.units["lane"])),
         delay_ms=delay_ms,
+        delivered_ms=delivered_ms,
     )
     return log_pb.ConsumedColumns(deliveries=columns).SerializeToString()
 

@@ -505,7 +505,7 @@ class GroupDelivery:
                 tick=wheel.tick,
                 local_index=wheel.local_index,
             )
-            consumer.send(delivery_batch.serialize(batch, self.topic, stamp, feed.delay.ms))
+            consumer.send(delivery_batch.serialize(batch, self.topic, stamp, now_ms, feed.delay.ms))
             names, delay_ms = (self.topic, self.group), feed.delay.ms
             self._context.ledger.delivered(batch, *names, consumer.name, self._term, delay_ms)
             self._context.traffic.delivered(batch, *names, now_ms, delay_ms)

@@ -38,9 +38,25 @@ Fitting = tuple[Numbers, Numbers, Rows, NDArray[np.uint8], tuple[Numbers, Number
 """Hours, indices, units, states and ids of messages, shape (n,), all of one moment."""
 
 
+class Span(NamedTuple):
+    """Times from one to before another; 0: from the beginning, without an end."""
+
+    from_ms: int = 0
+    to_ms: int = 0
+
+    def has(self, time_ms: int) -> bool:
+        """Return whether a time is in it; 0, a time that is not known, is only in one without bounds."""
+        if not (self.from_ms or self.to_ms):
+            return True
+        return max(self.from_ms, 1) <= time_ms < (self.to_ms or DUE_MS_MAX)
+
+
+EVER: Final = Span()
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Messages to be found: of a queue, with a key, due in [from, to), in one of some states."""
+    """Messages to be found: of a queue, with a key, of some times, in one of some states."""
 
     queue: int
     key: str
@@ -49,6 +65,8 @@ class Wanted:
     states: Collection[MessageState] = (MessageState.PENDING, MessageState.RELEASED, MessageState.CANCELLED)
     idempotent: bool = False
     """The key is an idempotency key."""
+    stored_ms: Span = EVER
+    born_ms: Span = EVER
 
     @property
     def key_hash(self) -> int:
@@ -56,15 +74,17 @@ class Wanted:
         prefix = IDEMPOTENCY_PREFIX if self.idempotent else b""
         return int(of_topic(hashes([prefix + self.key.encode()]), np.array([self.queue], np.uint32))[0])
 
-    def is_key_of(self, record: bytes) -> bool:
-        """Return whether a record has the key."""
+    def fits(self, record: bytes) -> bool:
+        """Return whether a record has the key, and its times are in the spans."""
         parsed = Record.FromString(record)
-        return self.key == parsed.idempotency_key if self.idempotent else self.key in parsed.keys
+        has = self.key == parsed.idempotency_key if self.idempotent else self.key in parsed.keys
+        return has and self.stored_ms.has(parsed.stored_ms) and self.born_ms.has(parsed.born_ms)
 
     @property
     def first(self) -> int:
         """The first id that may be due in time."""
-        return self.due_from_ms // HOUR_MS << 32
+        first_ms = max(self.due_from_ms, self.stored_ms.from_ms)  # nothing is due before it is stored
+        return first_ms // HOUR_MS << 32
 
     @property
     def end(self) -> int:
@@ -166,7 +186,7 @@ class KeySearch:
             for at, number, place, due, state, record in zip(
                 *map(np.ndarray.tolist, columns), records, strict=True
             )
-            if record is not None and wanted.is_key_of(record)
+            if record is not None and wanted.fits(record)
         ]
         step.found += found
         step.size_bytes += sum(len(one.record) for one in found)

@@ -10,13 +10,13 @@ from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_types import CallContext, MethodHandler, unknown_field
 from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.edge.names import check_topic, unknown_topic
-from tarry.node.keys.search import DUE_MS_MAX, Found, Wanted
+from tarry.node.keys.search import DUE_MS_MAX, Found, Span, Wanted
 from tarry.node.services.message_filter import invalid_query
 from tarry.node.services.stored_message import STATES, id_of
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
-from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_message_pb2 import Record, RecordTimes
 from tarry.replication.state_machine.refusal import Refusal
 
 PAGE: Final = 100
@@ -55,7 +55,16 @@ class KeyCalls:
         states = {WHEEL_STATES[state] for state in request.states} or set(STATES)
         due_to_ms = request.due_to_ms or DUE_MS_MAX
         key, idempotent = request.key or request.idempotency_key, bool(request.idempotency_key)
-        wanted = Wanted(queue.queue, key, request.due_from_ms, due_to_ms, states, idempotent)
+        wanted = Wanted(
+            queue.queue,
+            key,
+            request.due_from_ms,
+            due_to_ms,
+            states,
+            idempotent,
+            Span(request.stored_from_ms, request.stored_to_ms),
+            Span(request.born_from_ms, request.born_to_ms),
+        )
         return await self._page(wanted, first, request.limit or PAGE, records=request.records)
 
     async def _page(self, wanted: Wanted, first: int, most: int, *, records: bool) -> Answer:
@@ -80,11 +89,14 @@ class KeyCalls:
         return page.SerializeToString()
 
     def _message(self, found: Found, *, records: bool) -> pb.FoundMessage:
+        of_record = RecordTimes.FromString(found.record)
         return pb.FoundMessage(
             id=str(MessageId(self._core.config.shard, found.hour, found.global_index)),
             due_ms=found.due_ms,
             state=STATES[found.state],
             record=Record.FromString(found.record) if records else None,
+            born_ms=of_record.born_ms,
+            stored_ms=of_record.stored_ms,
         )
 
     def _not_allowed(self, request: pb.FindByKeyRequest, context: CallContext) -> Refusal | None:
@@ -109,17 +121,21 @@ class KeyCalls:
 
 
 def _fault(request: pb.FindByKeyRequest) -> Refusal | None:
-    begin_ms, end_ms = request.due_from_ms, request.due_to_ms
     if bool(request.key) == bool(request.idempotency_key):
         which = "both a key and an idempotency key" if request.key else "neither a key nor an idempotency key"
         return invalid_query(f"{which}: give one of the two")
     chars = len(request.key or request.idempotency_key)
     if chars > KEY_CHARS_MAX:
         return invalid_query(f"a key of {chars} characters: give 1 to {KEY_CHARS_MAX}")
-    if not 0 <= begin_ms < DUE_MS_MAX or not 0 <= end_ms <= DUE_MS_MAX or (end_ms and end_ms <= begin_ms):
-        return invalid_query(
-            f"due from {begin_ms} to {end_ms}: give ms since the epoch, the end after the start"
-        )
+    spans = {
+        "due": (request.due_from_ms, request.due_to_ms),
+        "stored": (request.stored_from_ms, request.stored_to_ms),
+        "born": (request.born_from_ms, request.born_to_ms),
+    }
+    for name, (from_ms, to_ms) in spans.items():
+        if not 0 <= from_ms < DUE_MS_MAX or not 0 <= to_ms <= DUE_MS_MAX or 0 < to_ms <= from_ms:
+            text = f"{name} from {from_ms} to {to_ms}: give ms since the epoch, the end after the start"
+            return invalid_query(text)
     if request.limit > PAGE_MAX:
         return invalid_query(f"a page of {request.limit} messages: at most {PAGE_MAX}, and go on with `next`")
     if not WHEEL_STATES.keys() >= {*request.states}:

@@ -86,6 +86,7 @@ class Page:
         row.idempotency_key = record.idempotency_key
         row.properties.update(record.properties)
         row.body_bytes = len(record.body)
+        row.born_ms, row.stored_ms = record.born_ms, record.stored_ms
         if self._bodies:
             row.body = record.body
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress
-from operator import attrgetter
+from itertools import compress, repeat
+from operator import add, attrgetter
 from typing import Any, Final, NamedTuple
 
 import google_crc32c
@@ -25,11 +25,13 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.dead_letters import DEAD_LETTERS, RESERVED
 from tarry.proto.reasons import Reason
+from tarry.proto.record_times import times
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine.keys import NO_KEYS, KeyColumns, of_few
 from tarry.replication.state_machine.lanes import lane_of
 from tarry.replication.state_machine.refusal import Refusal
+from tarry.replication.state_machine.schedule import DUE_MS_MAX
 from tarry.wheel.columns import portions
 
 PRODUCER_CHARS_MAX: Final = 64
@@ -96,14 +98,16 @@ class Intake:
             ).tobytes(),
             records=[record],
             jitter_ms=np.array([request.jitter_ms], U4).tobytes() if request.jitter_ms else b"",
+            born_ms=request.born_ms,
         )
         return self._columns(columns, columns.SerializeToString(), now_ms)
 
     def record(self, record: Record) -> Refusal | None:
-        """Return why a single record will not do; the digest of one that is updated is the cluster's."""
+        """Return why a single record will not do, apart from what the cluster has set in it."""
         given = Record()
         given.CopyFrom(record)
-        given.ClearField("scheduled_digest")
+        for name in ("scheduled_digest", "born_ms", "stored_ms"):
+            given.ClearField(name)
         columns = log_pb.ScheduleColumns(records=[given.SerializeToString()])
         sizes = np.fromiter(map(len, columns.records), dtype=np.int64)
         found = self._records(columns.records, columns.SerializeToString(), sizes)
@@ -134,7 +138,7 @@ class Intake:
                 return Refusal(Reason.COLUMNS_DIFFER, text)
         due = self._due(request, n, now_ms)
         refusal = self._size(n) or self._names(request, n) or (due if isinstance(due, Refusal) else None)
-        refusal = refusal or self._jitter(request)
+        refusal = refusal or self._jitter(request) or _born(request)
         checked = self._records(request.records, raw, sizes) if refusal is None else refusal
         if isinstance(checked, Refusal) or isinstance(due, Refusal):
             return checked  # type: ignore[return-value]
@@ -149,6 +153,7 @@ class Intake:
         now_ms: int,
     ) -> log_pb.ScheduleCommand:
         found = checked.keys
+        _put_times(request, now_ms)
         command = log_pb.ScheduleCommand(
             now_ms=now_ms,
             request=request,
@@ -340,6 +345,24 @@ class Intake:
             or _idempotency(compress(checked, more), limits.idempotency_key_chars_max)
             or keys
         )  # fmt: skip
+
+
+def _born(request: log_pb.ScheduleColumns) -> Refusal | None:
+    """Return why the caller's now will not do; it is only told, so it need not be right."""
+    if 0 <= request.born_ms <= DUE_MS_MAX:
+        return None
+    text = (
+        f"born_ms {request.born_ms} is no time: give the caller's now in ms since the epoch, or leave it out"
+    )
+    return Refusal(Reason.RECORD_INVALID, text)
+
+
+def _put_times(request: log_pb.ScheduleColumns, stored_ms: int) -> None:
+    """Append to each record when it was born and stored."""
+    timed = list(map(add, request.records, repeat(times(request.born_ms, stored_ms))))
+    del request.records[:]
+    request.records.extend(timed)
+    request.ClearField("born_ms")
 
 
 def keys_of_command(limits: Limits) -> int:

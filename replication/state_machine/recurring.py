@@ -20,6 +20,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_recurring_pb2 as pb
 from tarry.proto.ledger.fires import FireDetail, detail_of
 from tarry.proto.reasons import Reason
+from tarry.proto.record_times import times
 from tarry.replication.state_machine import event_details, keys
 from tarry.replication.state_machine.events import Events
 from tarry.replication.state_machine.outcomes import Fired, Recurred
@@ -244,6 +245,7 @@ class Recurring:
     def _place(self, planned: Sequence[_Planned], now_ms: int) -> Appended | None:
         """Put the messages of all plans into the wheel, in order."""
         due_ms, queue, tag_mask, lane, records, details = [], [], [], [], [], []
+        timed = times(now_ms, now_ms)  # the cluster is the producer
         for _, plan, entry, state in planned:
             number, before_ms = 0, state.fired_ms
             for fire in plan.fires:
@@ -254,7 +256,7 @@ class Recurring:
                 queue.append(number)
                 tag_mask.append(state.tag_mask)
                 lane.append(state.lane)
-                records.append(state.record)
+                records.append(state.record + timed)
                 fired = fire.outcome == FIRED
                 told = FireDetail(entry.number, entry.name, fire.fire_ms if fired else None, before_ms)
                 details.append(detail_of(told))

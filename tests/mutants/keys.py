@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "a_hash_decides_what_a_key_finds",
         "a message is found, and cancelled, by a key that it does not have",
-        "if record is not None and wanted.is_key_of(record)",
+        "if record is not None and wanted.fits(record)",
         "if record is not None",
         (f"{FIND}::test_keys_of_equal_hashes_are_told_apart_by_the_records",),
     ),

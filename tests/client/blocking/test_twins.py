@@ -26,7 +26,9 @@ BLOCKING = [
 SAME_AS_STATE = {"closed", "in_hand", "lease_ms", "lost", "reconnects", "stale_acks"}
 SAME_AS_COLUMNS = {
     "attempts",
+    "born_ms",
     "delay_ms",
+    "delivered_ms",
     "due_ms",
     "keep",
     "maybe_duplicates",
@@ -34,6 +36,7 @@ SAME_AS_COLUMNS = {
     "records",
     "released_ms",
     "stamp",
+    "stored_ms",
 }
 SETTLING = {"settle", "settle_many", "settle_many_soon", "settle_soon"}
 """Methods that messages call."""

@@ -57,7 +57,8 @@ async def test_a_message_is_found_by_its_idempotency_key_which_is_none_of_its_ke
             await lead.node._core.keys.write()
         page = await find(lead, "", idempotency_key="a", records=True)
         assert isinstance(page, pb.FindByKeyResponse)
-        assert page.messages[0].record == Record(idempotency_key="a", keys=["b"])
+        found = page.messages[0]
+        assert found.record == Record(idempotency_key="a", keys=["b"], stored_ms=found.stored_ms)
 
 
 async def test_the_record_decides_whether_a_key_is_its_idempotency_key(

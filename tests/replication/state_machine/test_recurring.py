@@ -12,6 +12,7 @@ from tarry.proto import tarry_recurring_pb2 as pb
 from tarry.proto.ledger.fires import FireDetail, fire_in
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
+from tarry.proto.record_times import times
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.outcomes import Changed, Fired, Recurred
@@ -153,7 +154,8 @@ def test_a_fire_is_a_message_and_moves_the_next_one(fresh: Machine) -> None:
     assert one.decided_ms == one.fired_ms == NOW_MS + 1_000
     assert (one.next_ms, one.fired) == (NOW_MS + 2_000, 1)
     (ids, index) = (np.array([number], np.uint32) for number in (last.hour, last.global_index))
-    assert fresh.wheel.read(ids, index) == [record(b"x")]
+    (stored,) = fresh.wheel.read(ids, index)
+    assert stored == record(b"x") + times(NOW_MS, NOW_MS)  # the cluster is the producer
 
 
 def test_a_plan_made_before_another_applies_to_nothing(fresh: Machine) -> None:

@@ -1,0 +1,100 @@
+"""Born, stored, due, delivered: what a message keeps from its schedule on, and what answers tell of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tarry.node.config import Limits
+from tarry.node.services.key_calls import _fault
+from tarry.node.services.schedule_request import Intake
+from tarry.proto import tarry_query_pb2 as pb
+from tarry.proto.reasons import Reason
+from tarry.proto.tarry_message_pb2 import Record
+from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest, ScheduleRequest
+from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.state import HOUR_MS
+from tests.node.keys.test_find_by_key import QUIET, complete, find
+from tests.node.lone_leader import Leader, leader
+
+NOW_MS = 1_780_000_000_000
+
+
+def taken(request: ScheduleBatchRequest | ScheduleRequest) -> list[Record] | Refusal:
+    intake = Intake(Limits(), ())
+    if isinstance(request, ScheduleRequest):
+        command = intake.one(request, NOW_MS)
+    else:
+        command = intake.batch(request.SerializeToString(), NOW_MS)
+    if isinstance(command, Refusal):
+        return command
+    assert not command.request.born_ms  # the records have it
+    return list(map(Record.FromString, command.request.records))
+
+
+def test_the_leader_notes_when_a_message_was_born_and_stored() -> None:
+    records = [Record(body=b"a").SerializeToString(), Record(body=b"b", tags=["t"]).SerializeToString()]
+    batch = ScheduleBatchRequest(topics=["t"], delay_ms=[1, 2], records=records, born_ms=NOW_MS - 5)
+    assert taken(batch) == [
+        Record(body=b"a", born_ms=NOW_MS - 5, stored_ms=NOW_MS),
+        Record(body=b"b", tags=["t"], born_ms=NOW_MS - 5, stored_ms=NOW_MS),
+    ]
+    one = ScheduleRequest(topic="t", delay_ms=0, record=Record(body=b"c"), born_ms=7)
+    assert taken(one) == [Record(body=b"c", born_ms=7, stored_ms=NOW_MS)]
+
+
+def test_what_a_record_says_of_its_times_does_not_count() -> None:
+    forged = Record(body=b"a", born_ms=1, stored_ms=2)
+    assert taken(ScheduleRequest(topic="t", delay_ms=0, record=forged)) == [
+        Record(body=b"a", stored_ms=NOW_MS)
+    ]
+
+
+def test_a_birth_that_is_no_time_is_refused() -> None:
+    for born_ms in (-1, 253_402_300_800_000):
+        refused = taken(ScheduleRequest(topic="t", delay_ms=0, record=Record(), born_ms=born_ms))
+        assert isinstance(refused, Refusal)
+        assert refused.reason is Reason.RECORD_INVALID
+    at_most = ScheduleRequest(topic="t", delay_ms=0, record=Record(), born_ms=253_402_300_799_999)
+    assert not isinstance(taken(at_most), Refusal)
+
+
+async def put(lead: Leader, key: str, born_ms: int) -> None:
+    due_ms = [lead.node.time.now_ms() + HOUR_MS]
+    records = [Record(keys=[key]).SerializeToString()]
+    batch = ScheduleBatchRequest(topics=["t"], due_ms=due_ms, records=records, born_ms=born_ms)
+    assert isinstance(await lead.edge.schedule(batch.SerializeToString()), bytes)
+
+
+async def test_messages_of_a_key_are_found_by_when_they_were_born_and_stored(tmp_path: Path) -> None:
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        for born_ms in (1_000, 2_000, 0):
+            await put(lead, "k", born_ms)
+
+        async def born(**span: int) -> list[int]:
+            page = await find(lead, "k", **span)
+            assert isinstance(page, pb.FindByKeyResponse), page
+            return [message.born_ms for message in page.messages]
+
+        assert await born() == [1_000, 2_000, 0]
+        assert await born(born_from_ms=1_000, born_to_ms=2_000) == [1_000]
+        assert await born(born_from_ms=1_001) == [2_000]
+        assert await born(born_to_ms=5_000) == [1_000, 2_000]  # one that does not have the time is not found
+        first = await find(lead, "k", limit=1)
+        assert isinstance(first, pb.FindByKeyResponse)
+        stored_ms = first.messages[0].stored_ms
+        assert 1_000 in await born(stored_from_ms=stored_ms)
+        assert await born(stored_to_ms=stored_ms) == []
+        assert await born(stored_from_ms=lead.node.time.now_ms() + HOUR_MS) == []
+
+
+def test_a_span_that_ends_before_it_begins_is_refused() -> None:
+    for name in ("due", "stored", "born"):
+        for span in ((5, 5), (5, 4), (-1, 0)):
+            request = pb.FindByKeyRequest(topic="t", key="k")
+            setattr(request, f"{name}_from_ms", span[0])
+            setattr(request, f"{name}_to_ms", span[1])
+            refused = _fault(request)
+            assert isinstance(refused, Refusal)
+            assert name in refused.text
