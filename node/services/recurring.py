@@ -385,7 +385,7 @@ class RecurringService:
             return command
         columns = command.request
         return _Record(
-            columns.records[0],
+            one.record.SerializeToString(),  # without the times, which are those of each fire
             int(np.frombuffer(columns.tag_mask, "<u8")[0]) if columns.tag_mask else 0,
             int(np.frombuffer(command.lane, "<u4")[0]) if command.lane else 0,
         )

@@ -182,7 +182,11 @@ def test_an_update_replaces_what_it_gives_and_keeps_the_rest(tmp_path: Path) -> 
         assert await update(lead, one, properties={"properties": {"a": "b"}}) == "CHANGED"
         now = await get(lead, one)
         assert (now.due_ms, now.state) == (before.due_ms, MessageState.MESSAGE_STATE_PENDING)
-        assert now.record == Record(body=b"new", keys=["k"], tags=["red"], properties={"a": "b"})
+        stored_ms = before.record.stored_ms  # kept
+        assert stored_ms
+        assert now.record == Record(
+            body=b"new", keys=["k"], tags=["red"], properties={"a": "b"}, stored_ms=stored_ms
+        )
         assert await reschedule(lead, one, delay_ms=[0]) == ["CHANGED"]
         ((name, body, *_),) = await received(lead, 1)
         assert (name, body) == (one, b"new")
@@ -196,10 +200,12 @@ def test_a_message_with_an_idempotency_key_keeps_it_and_what_it_was_scheduled_wi
         first, due_ms = Record(body=b"first", idempotency_key="k"), lead.node.time.now_ms() + HOUR_MS
         one = await schedule_record(lead, first, due_ms)
         assert await update(lead, one, body=b"first") == "ALREADY_SO"
+        first.stored_ms = (await get(lead, one)).record.stored_ms
         assert (await get(lead, one)).record == first
         for body in (b"second", b"third"):
             assert await update(lead, one, body=body, tags={"texts": ["red"]}) == "CHANGED"
-            expected = Record(body=body, tags=["red"], idempotency_key="k", scheduled_digest=digest(first))
+            expected = Record(body=body, tags=["red"], idempotency_key="k", stored_ms=first.stored_ms)
+            expected.scheduled_digest = digest(first)
             assert (await get(lead, one)).record == expected
         assert [each.idempotency_key for each in await Lists(lead).all()] == ["k"]
         assert await reschedule(lead, one, delay_ms=[0]) == ["CHANGED"]
@@ -216,7 +222,8 @@ def test_a_message_with_an_idempotency_key_keeps_it_and_what_it_was_scheduled_wi
 def test_changes_of_one_message_at_the_same_time_take_nothing_back(tmp_path: Path) -> None:
     async def act(lead: Leader) -> None:
         (one,) = await scheduled(lead, HOUR_MS)
-        due_ms = (await get(lead, one)).due_ms + 7
+        before = await get(lead, one)
+        due_ms = before.due_ms + 7
         calls = [
             update(lead, one, body=b"new"),
             reschedule(lead, one, due_ms=[due_ms]),
@@ -224,7 +231,10 @@ def test_changes_of_one_message_at_the_same_time_take_nothing_back(tmp_path: Pat
         ]
         await asyncio.gather(*calls)
         now = await get(lead, one)
-        assert (now.due_ms, now.record) == (due_ms, Record(body=b"new", keys=["k"]))
+        assert (now.due_ms, now.record) == (
+            due_ms,
+            Record(body=b"new", keys=["k"], stored_ms=before.record.stored_ms),
+        )
         assert lead.machine.wheel.pending == 1
 
     led(tmp_path, act)
