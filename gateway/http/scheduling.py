@@ -32,7 +32,7 @@ async def schedule(call: Call) -> fields.ScheduledMessage:
 
 async def schedule_batch(call: Call) -> fields.ScheduledMessages:
     """Schedule messages, all of them or none."""
-    messages: list[fields.NewMessage] = call.body.messages
+    messages: list[fields.BatchMessage] = call.body.messages
     check_count("messages", len(messages), call)
     names = {message.time[0] for message in messages}
     if len(names) != 1:

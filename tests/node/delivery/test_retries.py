@@ -114,19 +114,19 @@ def test_a_delivery_is_what_the_client_parses(queues: tuple) -> None:
     units = waiting(queues[0])
     units["maybe_duplicate"] = [0, 1]
     batch = batching.build(3, queues[0], units, lambda h, g: [FIRST, FIRST], frozenset())
-    raw = batching.serialize(batch, "t", DispatchStamp(node="n1", term=4))
+    raw = batching.serialize(batch, "t", DispatchStamp(node="n1", term=4), 90)
     deliveries = ConsumeResponse.FromString(raw).deliveries
     assert list(deliveries.offset) == [0, 1]
     assert list(deliveries.global_index) == [4, 5]
     assert list(deliveries.due_ms) == [77, 78]
     assert list(deliveries.maybe_duplicate) == [1]
     assert list(deliveries.attempt) == []
-    assert deliveries.stamp.term == 4
+    assert (deliveries.stamp.term, deliveries.delivered_ms) == (4, 90)
     assert list(deliveries.records) == [FIRST, FIRST]
     assert not deliveries.ordered
     units["lane"] = [0, 7]
     batch = batching.build(3, queues[0], units, lambda h, g: [FIRST, FIRST], frozenset())
-    raw = batching.serialize(batch, "t", DispatchStamp(node="n1", term=4))
+    raw = batching.serialize(batch, "t", DispatchStamp(node="n1", term=4), 90)
     assert ConsumeResponse.FromString(raw).deliveries.ordered
 
 
