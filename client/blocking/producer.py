@@ -8,7 +8,7 @@ from typing import Unpack
 
 from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.twin import blocking
-from tarry.client.errors import Overloaded, TarryError
+from tarry.client.errors import Overloaded
 from tarry.client.producers.completions import OneWay, OneWayErrors
 from tarry.client.producers.message_options import MessageOptions, check_options
 from tarry.client.producers.producer import Producer as AsyncProducer
@@ -67,8 +67,8 @@ class Producer(OneWayErrors):
         def put() -> None:
             try:
                 self._twin.schedule_soon(topic, body, on_done=done, **options)
-            except (TarryError, TypeError, ValueError) as error:
-                done(error)  # not raised: the caller has gone on
+            except Exception as error:  # noqa: BLE001 - a selector may raise any
+                done(error)  # not raised: the caller has gone on, and the loop has more to do
 
         self._soon(put)
 

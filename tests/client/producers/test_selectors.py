@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from tarry.client import sync
 from tarry.client.aio import ByHash, NewMessage, Outgoing, RoundRobin, connect
 from tarry.proto.tarry_message_pb2 import Record
 from tests.client.stand_in import ClusterStandIn
@@ -78,3 +81,23 @@ async def test_a_selector_that_fails_schedules_nothing(cluster: ClusterStandIn) 
         with pytest.raises(TypeError, match="ordering key"):
             await producer.schedule_batch("a", [b""], delay_ms=0, selector=lambda _: 7)  # type: ignore[arg-type,return-value]
     assert not cluster.requests
+
+
+async def test_a_selector_that_fails_in_the_clients_thread_takes_no_other_message_with_it(
+    cluster: ClusterStandIn,
+) -> None:
+    def schedule() -> list[object]:
+        told: list[object] = []
+        with sync.connect(cluster.addresses, waiting_messages_max=2) as client, client.producer() as producer:
+            for _ in range(5):  # more than may wait: each gives its room back
+                producer.schedule_soon(
+                    "a", delay_ms=0, selector=lambda each: each.properties["none"], on_done=told.append
+                )
+            producer.schedule_one_way("a", delay_ms=0, selector=lambda each: each.properties["none"])
+            producer.schedule_soon("a", b"good", delay_ms=0, on_done=told.append)
+            producer.flush()
+            return [*map(type, told), producer.one_way_errors]
+
+    kinds = await asyncio.wait_for(asyncio.to_thread(schedule), 10)
+    assert kinds == [KeyError] * 5 + [sync.Scheduled, 1]
+    assert len(cluster.scheduled) == 1
