@@ -405,7 +405,7 @@ def _is_loopback(listen: str) -> bool:
 
 
 def _replication_settings(config: NodeConfig) -> ReplicationSettings:
-    columns = 16 + 12 * KEYS_OF_MESSAGE  # bytes a message of what the leader adds to a request
+    columns = 16 + 16 + 12 * KEYS_OF_MESSAGE  # bytes a message of what the leader adds: columns, times, keys
     command_bytes = config.limits.batch_bytes_max + columns * config.limits.batch_messages_max
     command_bytes_max = command_bytes + COMMAND_OVERHEAD_BYTES
     return replace(

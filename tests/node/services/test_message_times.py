@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tarry.node.config import Limits
+from tarry.node.app import _replication_settings
+from tarry.node.config import Limits, NodeConfig
 from tarry.node.services.key_calls import _fault
 from tarry.node.services.schedule_request import Intake
 from tarry.proto import tarry_query_pb2 as pb
@@ -12,6 +13,7 @@ from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest, ScheduleRequest
 from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
 from tests.node.keys.test_find_by_key import QUIET, complete, find
@@ -57,6 +59,30 @@ def test_a_birth_that_is_no_time_is_refused() -> None:
         assert refused.reason is Reason.RECORD_INVALID
     at_most = ScheduleRequest(topic="t", delay_ms=0, record=Record(), born_ms=253_402_300_799_999)
     assert not isinstance(taken(at_most), Refusal)
+
+
+def test_the_log_has_room_for_the_largest_request_and_all_that_the_leader_adds_to_it(tmp_path: Path) -> None:
+    """With a level's number for a due time, an ordering key, as many keys as have room, and both times."""
+    limits = Limits(batch_messages_max=1 << 16)
+    names = [f"{number:05}" for number in range(limits.batch_messages_max)]
+
+    def request(body_bytes: int) -> bytes:
+        body = bytes(body_bytes)
+        records = [
+            Record(body=body, keys=[name, f"k{name}"], ordering_key="o").SerializeToString() for name in names
+        ]
+        levels = [1] * len(names)
+        batch = ScheduleBatchRequest(topics=["t"], delay_level=levels, records=records, born_ms=NOW_MS)
+        return batch.SerializeToString()
+
+    raw = request(1 + (limits.batch_bytes_max - len(request(1))) // len(names))
+    assert limits.batch_bytes_max - len(raw) < len(names)
+    command = Intake(limits, (1_000,)).batch(raw, NOW_MS)
+    assert not isinstance(command, Refusal), command
+    assert len(command.key_hash) == 16 * len(names)
+    member = "127.0.0.1:1"
+    config = NodeConfig(node="n1", data=tmp_path, listen=member, members={"n1": member}, limits=limits)
+    assert len(encode(command)) <= _replication_settings(config).command_bytes_max
 
 
 async def put(lead: Leader, key: str, born_ms: int) -> None:
