@@ -116,8 +116,9 @@ class Intake:
     def _columns(
         self, request: log_pb.ScheduleColumns, raw: bytes, now_ms: int
     ) -> log_pb.ScheduleCommand | Refusal:
-        n = len(request.records)
-        sizes = np.fromiter(map(len, request.records), dtype=np.int64)
+        records = list(request.records)  # once: each reading of the field makes them anew
+        n = len(records)
+        sizes = np.fromiter(map(len, records), np.int64, n)
         spare = len(raw) - _known_bytes(request, sizes)
         if spare > 64 * n + DENSE_BYTES:
             text = f"{spare} bytes of fields that this version does not know: leave them out"
@@ -139,9 +140,10 @@ class Intake:
         due = self._due(request, n, now_ms)
         refusal = self._size(n) or self._names(request, n) or (due if isinstance(due, Refusal) else None)
         refusal = refusal or self._jitter(request) or _born(request)
-        checked = self._records(request.records, raw, sizes) if refusal is None else refusal
+        checked = self._records(records, raw, sizes) if refusal is None else refusal
         if isinstance(checked, Refusal) or isinstance(due, Refusal):
             return checked  # type: ignore[return-value]
+        _put_times(request, records, now_ms)
         return self._command(request, due, checked, raw, now_ms)
 
     def _command(
@@ -153,7 +155,6 @@ class Intake:
         now_ms: int,
     ) -> log_pb.ScheduleCommand:
         found = checked.keys
-        _put_times(request, now_ms)
         command = log_pb.ScheduleCommand(
             now_ms=now_ms,
             request=request,
@@ -357,9 +358,9 @@ def _born(request: log_pb.ScheduleColumns) -> Refusal | None:
     return Refusal(Reason.RECORD_INVALID, text)
 
 
-def _put_times(request: log_pb.ScheduleColumns, stored_ms: int) -> None:
+def _put_times(request: log_pb.ScheduleColumns, records: Sequence[bytes], stored_ms: int) -> None:
     """Append to each record when it was born and stored."""
-    timed = list(map(add, request.records, repeat(times(request.born_ms, stored_ms))))
+    timed = list(map(add, records, repeat(times(request.born_ms, stored_ms))))
     del request.records[:]
     request.records.extend(timed)
     request.ClearField("born_ms")
