@@ -7,7 +7,7 @@ from itertools import repeat
 from operator import add, itemgetter
 from typing import Final
 
-from tarry.proto.record_times import BORN_TAG, STORED_BYTES, TIMES_BYTES
+from tarry.proto.record_times import STORED_BYTES, TIMES, TIMES_BYTES
 from tarry.proto.tarry_message_pb2 import Record
 
 _BODY_TAG: Final = Record.BODY_FIELD_NUMBER << 3 | 2
@@ -83,7 +83,7 @@ def body_of(serialized: bytes) -> bytes:
     """
     size = len(serialized)
     for times_bytes in (TIMES_BYTES, STORED_BYTES):  # that a leader has appended
-        if serialized[size - times_bytes : size - times_bytes + 1] == BORN_TAG:
+        if size > times_bytes and TIMES.fullmatch(serialized, size - times_bytes):
             found = _only_body(serialized, size - times_bytes)
             if found is not None:
                 return found
@@ -110,6 +110,7 @@ def bodies_of(serialized: Sequence[bytes]) -> list[bytes]:
     alike = set(map(len, serialized)) in ({end}, {end + TIMES_BYTES}, {end + STORED_BYTES})
     if alike and all(map(bytes.startswith, serialized, repeat(prefix))):
         bare = len(serialized[0]) == end
-        if bare or all(map(bytes.startswith, serialized, repeat(BORN_TAG), repeat(end))):
+        ends = () if bare else set(map(itemgetter(slice(end, None)), serialized))  # few: a request's are one
+        if all(map(TIMES.fullmatch, ends)):
             return list(map(itemgetter(slice(len(prefix), end)), serialized))
     return list(map(body_of, serialized))

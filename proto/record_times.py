@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from tarry.proto.tarry_message_pb2 import RecordTimes
 
 BORN_TAG: Final = bytes([RecordTimes.BORN_MS_FIELD_NUMBER << 3])
 STORED_TAG: Final = bytes([RecordTimes.STORED_MS_FIELD_NUMBER << 3])
+_SIX: Final = b"[\x80-\xff]{5}[\x00-\x7f]"
+"""A varint of six bytes."""
+TIMES: Final = re.compile(BORN_TAG + b"(?:\x00|" + _SIX + b")" + STORED_TAG + _SIX, re.DOTALL)
+"""Both times of TIMES_BYTES or STORED_BYTES, and nothing that a producer could have written between."""
 TIMES_BYTES: Final = 14
 """Of both times, from 1971 to 2109: a tag and six bytes each."""
 STORED_BYTES: Final = 9

@@ -43,6 +43,26 @@ def test_a_body_that_looks_like_times_is_read_whole() -> None:
     assert body_of(record(body, [], [], None) + times(0, NOW_MS)) == body
 
 
+@given(st.binary(max_size=20), st.binary(max_size=20), st.integers(0, 1 << 42), st.booleans())
+def test_what_a_producer_writes_behind_the_body_hides_no_later_body(
+    first: bytes, last: bytes, told_ms: int, born: bool
+) -> None:
+    told = b"\x58" + RecordTimes(stored_ms=told_ms or 1).SerializeToString()[1:]
+    forged = record(first, [], [], None) + told + Record(body=last).SerializeToString()
+    stored = forged + times(NOW_MS if born else 0, NOW_MS)
+    assert body_of(stored) == Record.FromString(stored).body
+    assert bodies_of([stored, stored]) == [Record.FromString(stored).body] * 2
+
+
+def test_five_bytes_of_a_producer_do_not_pass_for_times() -> None:
+    forged = record(b"abc", [], [], None) + b"\x58\x01" + Record(body=b"y").SerializeToString()
+    stored = forged + times(0, NOW_MS)
+    assert len(stored) == len(record(b"abc", [], [], None)) + TIMES_BYTES
+    assert body_of(stored) == b"y"
+    bare = record(b"abc", [], [], None) + times(NOW_MS, NOW_MS)
+    assert bodies_of([bare, stored]) == [b"abc", b"y"]
+
+
 def test_times_take_a_constant_number_of_bytes() -> None:
     for now_ms in (NOW_MS, 1 << 35, (1 << 42) - 1):
         assert (len(times(now_ms, now_ms)), len(times(0, now_ms))) == (TIMES_BYTES, STORED_BYTES)
