@@ -63,7 +63,8 @@ class SendSpans:
     def batch(self, batch: Batch, properties: Sequence[Properties | None] | None) -> Iterator[Batch]:
         """Yield a batch with its span's context in the records; the span ends with the block."""
         own = list(filterfalse(fields().isdisjoint, filter(None, properties or ())))
-        span = self._start(batch.topics[0], {MESSAGE_COUNT: len(batch)}, own)
+        topic = batch.topics[0] if len(batch.topics) == 1 else ""
+        span = self._start(topic, {MESSAGE_COUNT: len(batch)}, own)
         try:
             context = _context(span, idempotent=batch.idempotent)
             yield _carrying(batch, context, properties if own else None)
@@ -74,11 +75,12 @@ class SendSpans:
             span.end()
 
     def _start(self, topic: str, more: Attributes, own: Sequence[Properties]) -> Span:
+        """Start a span, of messages of several topics where none is named."""
         # Linked to the contexts that an application has put into its messages itself, and that stay in them.
         return self._tracer.start_span(
-            f"send {topic}",
+            f"send {topic}" if topic else "send",
             kind=SpanKind.PRODUCER,
-            attributes=of_topic(self._attributes, topic) | more,
+            attributes=(of_topic(self._attributes, topic) if topic else dict(self._attributes)) | more,
             links=links_of(own) if own else None,
         )
 

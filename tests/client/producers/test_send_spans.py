@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from tarry.client import sync
 from tarry.client.aio import connect
-from tarry.client.errors import InvalidTime, NoRoom, PartlyScheduled, TooLarge
+from tarry.client.errors import InvalidTime, NoRoom, PartlyScheduled, Refused, TooLarge
 from tarry.client.records import body_of, properties_of
 from tarry.client.results import Scheduled
 from tarry.proto.tarry_message_pb2 import Record
@@ -126,6 +126,22 @@ async def test_a_client_that_does_not_trace_adds_nothing(
             await producer.schedule_batch("orders", [b"b"], delay_ms=5)
     assert [span.name for span in spans] == ["request"]
     assert cluster.scheduled == [b"\x22\x01a", b"\x22\x01b"]
+
+
+async def test_the_span_of_several_topics_is_named_after_none_of_them(cluster: ClusterStandIn) -> None:
+    spans = Spans()
+    async with connect(cluster.addresses, tracing=spans.tracing) as client:
+        producer = client.producer()
+        await producer.schedule_batch(["orders", "mails"], [b"a", b"b"], delay_ms=5)
+        await producer.schedule_batch(["orders", "orders"], [b"a", b"b"], delay_ms=5)
+        cluster.before_schedule = refuse_all
+        with pytest.raises(Refused):
+            await producer.schedule_batch([], [], delay_ms=5)
+    assert [span.name for span in spans] == ["send", "send orders", "send"]
+    assert attributes(spans.all("send")[0], "batch.message_count", "destination.name") == [2, None]
+    assert {carried_by(properties_of(record)) for record in cluster.requests[0].records} == {
+        identity(spans.all("send")[0].context)
+    }
 
 
 async def test_without_an_sdk_nothing_is_added_either(cluster: ClusterStandIn) -> None:
