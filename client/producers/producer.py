@@ -412,8 +412,10 @@ class Producer(OneWayErrors):
     ) -> Sequence[str] | None:
         """Return the ordering keys that are given, and what the selector chooses for messages without one."""
         selector = selector or self._selector
-        if selector is None:
-            return given
+        counted = None if isinstance(topic, str) else topic, tags, keys, properties, given
+        unequal = any(column is not None and len(column) != len(bodies) for column in counted)
+        if selector is None or unequal:
+            return given  # unequal columns are refused
         columns = (
             repeat(topic) if isinstance(topic, str) else topic,
             bodies,
@@ -421,13 +423,10 @@ class Producer(OneWayErrors):
             keys or repeat(()),
             properties or repeat(None),
         )
-        chosen = [
+        return [
             key or selected(selector, *message)
             for key, *message in zip(given or repeat(""), *columns, strict=False)
         ]
-        if given is not None and len(given) != len(bodies):
-            return given  # which is refused
-        return chosen
 
     async def _send(self, batch: Batch) -> producer_pb.ScheduleBatchResponse:
         sequence = await self._sequences.take()  # with idempotency keys, too: it bounds requests in flight

@@ -8,6 +8,7 @@ import pytest
 
 from tarry.client import sync
 from tarry.client.aio import ByHash, NewMessage, Outgoing, RoundRobin, connect
+from tarry.client.errors import InvalidBatch
 from tarry.proto.tarry_message_pb2 import Record
 from tests.client.stand_in import ClusterStandIn
 
@@ -71,6 +72,27 @@ async def test_the_selector_sees_the_whole_message(cluster: ClusterStandIn) -> N
         )
     assert seen == [Outgoing("a", b"1", ["t"], ["k"], {"p": "q"}), Outgoing("b", b"2", [], ["l"], {})]
     assert keys_of(cluster) == ["k", "l"]
+
+
+@pytest.mark.parametrize(
+    "short",
+    [
+        {"topic": ["t"]},
+        {"tags": [["t"]]},
+        {"keys": []},
+        {"properties": [{}]},
+        {"ordering_keys": ["", "", ""]},
+    ],
+)
+async def test_of_columns_of_unequal_length_none_is_chosen_by(
+    cluster: ClusterStandIn, short: dict[str, list[object]]
+) -> None:
+    called: list[Outgoing] = []
+    columns: dict[str, object] = {"topic": "a", "bodies": [b"1", b"2"], **short}
+    async with connect(cluster.addresses) as client:
+        with pytest.raises(InvalidBatch, match=f"2 bodies but . {next(iter(short))}"):
+            await client.producer(selector=called.append).schedule_batch(**columns, delay_ms=0)  # type: ignore[arg-type]
+    assert not called
 
 
 async def test_a_selector_that_fails_schedules_nothing(cluster: ClusterStandIn) -> None:
