@@ -41,7 +41,10 @@ class ByHash:
 
 
 class RoundRobin:
-    """Selector of ``queues`` queues, one after another. May be shared by producers and threads."""
+    """Selector of ``queues`` queues, one after another. May be shared by producers and threads.
+
+    Not for messages with idempotency keys: a repeated call has another ordering key, which is a conflict.
+    """
 
     def __init__(self, queues: int, prefix: str = QUEUE_PREFIX) -> None:
         """Take the number of the queues. Raises ValueError."""

@@ -99,7 +99,7 @@ def test_the_example_of_a_receiver_knows_what_is_signed() -> None:
 
 
 def test_the_headers_and_bounds_that_the_readme_names_are_those_of_the_code() -> None:
-    headers = Delivery("i", "t", "g", 1, 1, True, {}, b"").headers("x")
+    headers = Delivery("i", "t", "g", 1, 1, True, {}, b"", 1, 1, 1).headers("x")
     for name in headers.keys() - {"User-Agent"}:
         assert f"`{name}`" in README
     assert f"nested more than {DEPTH_MAX} deep" in README

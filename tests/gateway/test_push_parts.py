@@ -100,6 +100,13 @@ def test_retry_after_is_seconds_or_a_date(text: str, expected: int | None) -> No
     assert retry_after_ms(text, 1_000.0) == expected
 
 
+def test_a_push_tells_the_times_that_are_known() -> None:
+    known = Delivery("i", "t", "g", 1, 1, False, {}, b"", born_ms=5, stored_ms=6, delivered_ms=7).headers("x")
+    assert (known["Tarry-Born-Ms"], known["Tarry-Stored-Ms"], known["Tarry-Delivered-Ms"]) == ("5", "6", "7")
+    unknown = Delivery("i", "t", "g", 1, 1, False, {}, b"").headers("x")
+    assert known.keys() - unknown.keys() == {"Tarry-Born-Ms", "Tarry-Stored-Ms", "Tarry-Delivered-Ms"}
+
+
 @pytest.mark.parametrize(
     ("named", "sent"),
     [
