@@ -8,6 +8,7 @@ from tarry.node.app import _replication_settings
 from tarry.node.config import Limits, NodeConfig
 from tarry.node.services.key_calls import _fault
 from tarry.node.services.schedule_request import Intake
+from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
@@ -18,6 +19,7 @@ from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import HOUR_MS
 from tests.node.keys.test_find_by_key import QUIET, complete, find
 from tests.node.lone_leader import Leader, leader
+from tests.node.services.test_changes import reschedule
 
 NOW_MS = 1_780_000_000_000
 
@@ -85,8 +87,8 @@ def test_the_log_has_room_for_the_largest_request_and_all_that_the_leader_adds_t
     assert len(encode(command)) <= _replication_settings(config).command_bytes_max
 
 
-async def put(lead: Leader, key: str, born_ms: int) -> None:
-    due_ms = [lead.node.time.now_ms() + HOUR_MS]
+async def put(lead: Leader, key: str, born_ms: int, ahead_ms: int = HOUR_MS) -> None:
+    due_ms = [lead.node.time.now_ms() + ahead_ms]
     records = [Record(keys=[key]).SerializeToString()]
     batch = ScheduleBatchRequest(topics=["t"], due_ms=due_ms, records=records, born_ms=born_ms)
     assert isinstance(await lead.edge.schedule(batch.SerializeToString()), bytes)
@@ -112,7 +114,26 @@ async def test_messages_of_a_key_are_found_by_when_they_were_born_and_stored(tmp
         stored_ms = first.messages[0].stored_ms
         assert 1_000 in await born(stored_from_ms=stored_ms)
         assert await born(stored_to_ms=stored_ms) == []
-        assert await born(stored_from_ms=lead.node.time.now_ms() + HOUR_MS) == []
+        now_ms = lead.node.time.now_ms()
+        assert await born(stored_from_ms=now_ms + HOUR_MS) == []
+        assert await born(stored_from_ms=now_ms + 9 * HOUR_MS, due_to_ms=now_ms) == []
+
+
+async def test_what_was_due_in_the_past_or_moved_there_is_found_by_when_it_was_stored(tmp_path: Path) -> None:
+    """A lookup passes over the hours before the first time, so a message must not lie in one of them."""
+    async with leader(tmp_path, Holds(), dispatch=QUIET) as lead:
+        await complete(lead)
+        begin_ms = lead.node.time.now_ms()
+        await lead.propose(log_pb.RaiseLevelCommand(level=2, now_ms=begin_ms))
+        await put(lead, "k", 1, -HOUR_MS)
+        await put(lead, "k", 2, 9 * HOUR_MS)
+        later = await find(lead, "k", born_from_ms=2)
+        assert isinstance(later, pb.FindByKeyResponse)
+        moved = await reschedule(lead, later.messages[0].id, due_ms=[begin_ms - 5 * HOUR_MS])
+        assert moved == ["CHANGED"]
+        page = await find(lead, "k", stored_from_ms=begin_ms)
+        assert isinstance(page, pb.FindByKeyResponse)
+        assert sorted(message.born_ms for message in page.messages) == [1, 2]
 
 
 def test_a_span_that_ends_before_it_begins_is_refused() -> None:
