@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tarry.client.results import MessageState
+from tarry.client.results import MessageState, StoredMessage
 from tarry.gateway.http import asking, handles, strict_json
 from tarry.gateway.http.bodies import INLINE_BYTES_MAX, bytes_of, fields_of
 from tarry.gateway.http.fields import BodyQuery
@@ -121,10 +121,7 @@ async def test_what_is_made_of_large_bodies_takes_no_turn_of_the_event_loop(
     monkeypatch.setattr(strict_json, "parse", parse)
     for size_bytes in (INLINE_BYTES_MAX, INLINE_BYTES_MAX + 1):
         body = b'"' + b"x" * (size_bytes - 2) + b'"'
-        message = SimpleNamespace(
-            id="i", topic="t", due_ms=1, state=MessageState.PENDING, tags=(), keys=(), ordering_key="",
-            idempotency_key="", properties={}, body=body,
-        )  # fmt: skip
+        message = StoredMessage("i", "t", 1, MessageState.PENDING, body, (), (), "", "", {})
 
         async def get(_: str, found: Any = message) -> Any:
             return found
