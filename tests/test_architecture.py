@@ -52,6 +52,7 @@ ROOMS = {
         "repair",
         "keys",
         "recovery",
+        "filters",
         "delivery",
         "recurring",
         "leader",
@@ -96,6 +97,7 @@ FENCES = {
     "starlette": ("console/", "gateway/http/"),
     "uvicorn": ("console/server.py", "gateway/http/server.py", "gateway/http/connection.py"),
     "httpcore": ("gateway/push/",),
+    "lark": ("node/filters/parser.py",),
     "opentelemetry": (
         "client/tracing.py",
         "client/spans.py",

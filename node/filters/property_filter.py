@@ -1,0 +1,49 @@
+"""A group's filter by properties: checked against its limits, compiled once, and shared by its consumers."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from tarry.node.filters.conditions import CONTAINS_TESTS, Properties, Test
+from tarry.node.filters.parser import FilterInvalid, parse
+
+CACHED: Final = 256
+"""Filters compiled last: all of a group's consumers, and each of its calls, ask for the same."""
+
+
+class PropertyFilter:
+    """A filter as its text, and as a closure over a message's properties."""
+
+    __slots__ = ("_test", "depth", "tests", "text")
+
+    def __init__(self, text: str) -> None:
+        """Compile the text. Raises FilterInvalid."""
+        condition = parse(text)
+        self.text = text
+        self.tests = condition.tests
+        """Number of comparisons that a message may take; CONTAINS counts as 10."""
+        self.depth = condition.depth
+        self._test: Test = condition.test
+
+    def matches(self, properties: Properties) -> bool:
+        """Return whether a message with these properties matches; what is unknown does not."""
+        return self._test(properties) is True
+
+
+@lru_cache(maxsize=CACHED)
+def _compiled(text: str) -> PropertyFilter:
+    return PropertyFilter(text)
+
+
+def property_filter(text: str, chars_max: int, tests_max: int, depth_max: int) -> PropertyFilter:
+    """Return the filter that a text states. Raises FilterInvalid, which names the limit it is over."""
+    if len(text) > chars_max:
+        raise FilterInvalid(f"the filter has {len(text)} characters, more than {chars_max}: shorten it")
+    found = _compiled(text)
+    if found.tests > tests_max:
+        text = f"the filter makes {found.tests} comparisons, more than {tests_max}: simplify it"
+        raise FilterInvalid(f"{text} (CONTAINS counts as {CONTAINS_TESTS})")
+    if found.depth > depth_max:
+        raise FilterInvalid(f"the filter is {found.depth} levels deep, more than {depth_max}: simplify it")
+    return found
