@@ -241,6 +241,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
     ),
     InvalidSubscription: (
         Reason.FILTER_DIFFERS,
+        Reason.FILTER_INVALID,
         Reason.RECEIVE_INVALID,
         Reason.SUBSCRIBE_FIRST,
         Reason.SUBSCRIBED_TWICE,

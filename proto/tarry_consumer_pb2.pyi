@@ -19,7 +19,7 @@ START_AT_LATEST: StartAt
 START_AT_TIME: StartAt
 
 class ReceiveRequest(_message.Message):
-    __slots__ = ("topic", "group", "consumer", "messages_max", "wait_ms", "lease_ms", "tags", "start", "topics")
+    __slots__ = ("topic", "group", "consumer", "messages_max", "wait_ms", "lease_ms", "tags", "start", "topics", "filter")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class ReceiveRequest(_message.Message):
     TAGS_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     consumer: str
@@ -38,7 +39,8 @@ class ReceiveRequest(_message.Message):
     tags: _containers.RepeatedScalarFieldContainer[str]
     start: GroupStart
     topics: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., messages_max: _Optional[int] = ..., wait_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., start: _Optional[_Union[GroupStart, _Mapping]] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
+    filter: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., messages_max: _Optional[int] = ..., wait_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., start: _Optional[_Union[GroupStart, _Mapping]] = ..., topics: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ...) -> None: ...
 
 class ReceiveResponse(_message.Message):
     __slots__ = ("deliveries",)
@@ -121,7 +123,7 @@ class ConsumeRequest(_message.Message):
     def __init__(self, subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., nack: _Optional[_Union[Nack, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("topic", "group", "consumer", "credit", "lease_ms", "tags", "holding", "in_hand_bytes_max", "start", "broadcast", "temporary", "topics")
+    __slots__ = ("topic", "group", "consumer", "credit", "lease_ms", "tags", "holding", "in_hand_bytes_max", "start", "broadcast", "temporary", "topics", "filter")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +136,7 @@ class Subscribe(_message.Message):
     BROADCAST_FIELD_NUMBER: _ClassVar[int]
     TEMPORARY_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     consumer: str
@@ -146,7 +149,8 @@ class Subscribe(_message.Message):
     broadcast: bool
     temporary: bool
     topics: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., credit: _Optional[int] = ..., lease_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., holding: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ..., in_hand_bytes_max: _Optional[int] = ..., start: _Optional[_Union[GroupStart, _Mapping]] = ..., broadcast: _Optional[bool] = ..., temporary: _Optional[bool] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
+    filter: str
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., credit: _Optional[int] = ..., lease_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., holding: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ..., in_hand_bytes_max: _Optional[int] = ..., start: _Optional[_Union[GroupStart, _Mapping]] = ..., broadcast: _Optional[bool] = ..., temporary: _Optional[bool] = ..., topics: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ...) -> None: ...
 
 class Holding(_message.Message):
     __slots__ = ("queue", "offset")

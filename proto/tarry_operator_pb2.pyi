@@ -481,7 +481,7 @@ class DescribeGroupResponse(_message.Message):
     def __init__(self, group: _Optional[_Union[GroupStatus, _Mapping]] = ..., policy: _Optional[_Union[GroupPolicy, _Mapping]] = ..., own: _Optional[_Union[GroupPolicy, _Mapping]] = ..., set_by: _Optional[_Mapping[str, str]] = ..., consumers: _Optional[_Iterable[_Union[Consumer, _Mapping]]] = ..., consumers_left_out: _Optional[int] = ...) -> None: ...
 
 class Consumer(_message.Message):
-    __slots__ = ("consumer", "address", "since_ms", "polls", "connected", "credit", "in_hand", "lease_end_ms", "tags", "tags_left_out", "topics", "topics_left_out")
+    __slots__ = ("consumer", "address", "since_ms", "polls", "connected", "credit", "in_hand", "lease_end_ms", "tags", "tags_left_out", "topics", "topics_left_out", "filter")
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -494,6 +494,7 @@ class Consumer(_message.Message):
     TAGS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
     consumer: str
     address: str
     since_ms: int
@@ -506,7 +507,8 @@ class Consumer(_message.Message):
     tags_left_out: int
     topics: _containers.RepeatedScalarFieldContainer[str]
     topics_left_out: int
-    def __init__(self, consumer: _Optional[str] = ..., address: _Optional[str] = ..., since_ms: _Optional[int] = ..., polls: _Optional[bool] = ..., connected: _Optional[bool] = ..., credit: _Optional[int] = ..., in_hand: _Optional[int] = ..., lease_end_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., tags_left_out: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topics_left_out: _Optional[int] = ...) -> None: ...
+    filter: str
+    def __init__(self, consumer: _Optional[str] = ..., address: _Optional[str] = ..., since_ms: _Optional[int] = ..., polls: _Optional[bool] = ..., connected: _Optional[bool] = ..., credit: _Optional[int] = ..., in_hand: _Optional[int] = ..., lease_end_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., tags_left_out: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topics_left_out: _Optional[int] = ..., filter: _Optional[str] = ...) -> None: ...
 
 class SetClusterRequest(_message.Message):
     __slots__ = ("settings", "unset")

@@ -19,6 +19,15 @@ from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
 
 Tags: TypeAlias = Annotated[list[str] | None, typer.Option(help="Only messages with any of these.")]
+Filter: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--filter",
+        metavar="SQL",
+        help="Only messages whose properties match, as \"amount > 100 AND region IN ('eu','us')\".",
+        show_default=False,
+    ),
+]
 
 Lease: TypeAlias = Annotated[
     int,
@@ -42,6 +51,7 @@ def consume(
         ),
     ] = "",
     tag: Tags = None,
+    filter_: Filter = "",
     most: Annotated[int | None, typer.Option("--max", min=1, help="End after so many messages.")] = None,
     timeout_ms: Annotated[
         int | None, duration_option("--timeout", help="End when nothing came for so long.")
@@ -71,6 +81,7 @@ def consume(
             group or f"console-{uuid.uuid4().hex[:12]}",
             topics=() if one else topics,
             tags=tag or (),
+            filter=filter_,
             credit=wanted,
             lease_ms=lease_ms,
             dedupe=True,
@@ -165,6 +176,7 @@ async def receive(
     ] = 0,
     lease_ms: Lease = 0,
     tag: Tags = None,
+    filter_: Filter = "",
     *,
     cluster: OnCluster,
 ) -> None:
@@ -173,7 +185,7 @@ async def receive(
     Each line begins with the QUEUE:OFFSET that ack, nack and extend ask for, behind the topic, which they ask
     for as well, where a pattern has several.
     """
-    puller = client.puller(topic, group, name=name, tags=tag or (), lease_ms=lease_ms)
+    puller = client.puller(topic, group, name=name, tags=tag or (), filter=filter_, lease_ms=lease_ms)
     messages = await puller.receive(most, wait_ms=wait_ms)
     for message in messages:
         ahead = "" if puller.topic else f"{message.topic}  "

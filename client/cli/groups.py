@@ -63,7 +63,7 @@ def _show(topic: str, group: GroupDescription, output: Output) -> None:
 
 CONSUMER_COLUMNS = (
     "consumer", "address", "by", "connected", "since", "credit", "in_hand", "first_lease_ends", "tags",
-    "topics",
+    "filter", "topics",
 )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def _print_consumers(group: GroupDescription) -> None:
     """Print a row for each consumer, if there are any."""
     rows = [
         {
-            **fields_of(consumer, "consumer", "address", "connected", "credit", "in_hand"),
+            **fields_of(consumer, "consumer", "address", "connected", "credit", "in_hand", "filter"),
             "tags": list(consumer.tags_shown),
             "topics": list(consumer.topics_shown),
             "by": "calls" if consumer.polls else "stream" if consumer.since_ms else "",

@@ -74,6 +74,7 @@ class Consumer:
         *,
         topics: Iterable[str] = (),
         tags: Iterable[str] = (),
+        filter: str = "",  # noqa: A002 - its name to who calls
         credit: int = 1_000,
         lease_ms: int = 0,
         name: str = "",
@@ -131,6 +132,7 @@ class Consumer:
             consumer=self.name,
             lease_ms=lease_ms,
             tags=tags,
+            filter=filter,
             start=None if start is None else group_start(start),
             broadcast=broadcast,
             temporary=(broadcast and not name) if temporary is None else temporary,

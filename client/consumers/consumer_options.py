@@ -18,6 +18,9 @@ class PullerOptions(TypedDict, total=False):
     """Stable over reconnects, unique in the group; whoever settles must have the name of who received."""
     tags: Iterable[str]
     """Only messages with any of these; none: all."""
+    filter: str
+    """Only messages of whose properties this SQL92 condition is true, as ``amount > 100 AND region = 'eu'``;
+    empty: all. With tags both count. All of a group's consumers have the same text."""
     lease_ms: int
     """How long a message may stay in hand before it is delivered again; 0: the cluster's default."""
     start: Start | None

@@ -44,6 +44,7 @@ class Puller:
         topics: Iterable[str] = (),
         name: str = "",
         tags: Iterable[str] = (),
+        filter: str = "",  # noqa: A002 - its name to who calls
         lease_ms: int = 0,
         start: Start | None = None,
     ) -> None:
@@ -55,6 +56,7 @@ class Puller:
         self._calls = Calls(nodes)
         self._deadline_ms = nodes.settings.deadline_ms
         self._tags = list(tags)
+        self._filter = filter
         self._lease_ms = whole("lease_ms", lease_ms, InvalidSubscription, Reason.LEASE_INVALID)
         self._start = None if start is None else group_start(start)
         self._spans: ProcessSpans | None = None
@@ -81,6 +83,7 @@ class Puller:
             wait_ms=wait_ms,
             lease_ms=self._lease_ms,
             tags=self._tags,
+            filter=self._filter,
             start=self._start,
         )
         began_ns = time.time_ns()

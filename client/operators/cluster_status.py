@@ -120,6 +120,8 @@ class Consumer(Part):
     topics: tuple[str, ...] = ()
     """Names and patterns of its stream or call, the first 16; none: it has this topic alone."""
     topics_left_out: int = 0
+    filter: str = ""
+    """By properties, its first 256 characters; empty: none."""
 
     @property
     def tags_shown(self) -> tuple[str, ...]:

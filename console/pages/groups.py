@@ -120,6 +120,7 @@ def _consumer_rows(described: GroupDescription | None) -> list[Row]:
             "in_hand": one.in_hand,
             "lease_end_ms": one.lease_end_ms,
             "tags": " ".join(one.tags_shown),
+            "filter": one.filter,
             "topics": " ".join(one.topics_shown),
         }
         for one in described.consumers

@@ -47,6 +47,7 @@ CONSUMER_COLUMNS = (
     Column("in_hand", "In hand", number=True),
     Column("lease_end_ms", "First lease ends", number=True, show=lambda row: cells.time(row["lease_end_ms"])),
     Column("tags", "Tags"),
+    Column("filter", "Filter"),
     Column("topics", "Topics"),
 )
 

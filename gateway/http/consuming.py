@@ -43,6 +43,7 @@ async def receive(call: Call) -> bytes:
         call.path["group"],
         name=name,
         tags=body.tags,
+        filter=body.filter,
         lease_ms=body.lease_ms,
         start=body.begin,
     )
@@ -113,6 +114,7 @@ async def events(call: Call) -> StreamingResponse:
             group,
             name=name,
             tags=query.tags,
+            filter=query.filter,
             lease_ms=query.lease_ms,
             start=query.begin,
             credit=query.credit,

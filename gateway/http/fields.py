@@ -371,6 +371,9 @@ class Filtered(BodyQuery):
         default=0, description="How long a message may stay in hand; 0: as the group has it."
     )
     tags: Texts = Field(default=[], description="Any of these; the same for all of a group's consumers.")
+    filter: Text = Field(
+        default="", description="SQL92 condition on properties; the same for all of a group's consumers."
+    )
     start: Text | None = Field(
         default=None, description="Where a new group begins: earliest, latest, or a time."
     )

@@ -97,6 +97,7 @@ class Pusher:
             push.topic,
             push.group,
             tags=push.tags,
+            filter=push.filter,
             start=push.begin,
             credit=push.in_flight_max,
             lease_ms=push.timeout_ms + SETTLE_MS,

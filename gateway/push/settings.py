@@ -32,6 +32,9 @@ class Push(Table):
         default=None, repr=False, description="to consume with; without: that of `--token`"
     )
     tags: list[str] = Field(default=[], max_length=100, description="only messages with any of these")
+    filter: Annotated[str, Field(max_length=16_384)] = Field(
+        default="", description="only messages of whose properties this SQL92 condition is true"
+    )
     start: str | None = Field(
         default=None, description="where a new group begins: `earliest`, `latest`, or a time"
     )

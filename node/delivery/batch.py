@@ -6,19 +6,20 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.dead_letters import dead_letter_topic
-from tarry.proto.tarry_message_pb2 import Record, Retried
+from tarry.proto.tarry_message_pb2 import Retried
 from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import ReadyQueue, released_ms
 from tarry.wheel.state import HOUR_MS
 from tarry.wheel.wheel import Wheel
 
+Select: TypeAlias = Callable[[NDArray[np.uint64], Sequence[bytes]], NDArray[np.bool_]]
+"""Flags records, shape (n,), of offsets, shape (n,), that a group is to have."""
 Read: TypeAlias = Callable[[NDArray[np.uint32], NDArray[np.uint32]], Sequence[bytes | None]]
 
 
@@ -62,9 +63,9 @@ def belongs(
 
 
 def build(
-    shard: int, queue: ReadyQueue, units: NDArray[np.void], read: Read, tags: frozenset[str]
+    shard: int, queue: ReadyQueue, units: NDArray[np.void], read: Read, select: Select | None
 ) -> DeliveryBatch:
-    """Read the records of the units; leave out what is damaged or does not match the tags."""
+    """Read the records of the units; leave out what is damaged or not selected; None: all are."""
     hour, global_index = units["hour"], units["global_index"]
     records = read(hour, global_index)
     attempt = np.ones(len(units), dtype=np.uint32)
@@ -82,8 +83,8 @@ def build(
         global_index = np.array([copy.global_index for copy in copies], dtype=np.uint32)
         attempt = np.array([copy.attempt for copy in copies], dtype=np.uint32)
         sound = [copy.record for copy in copies]
-    if tags:
-        matches = np.array([not tags.isdisjoint(_tags(record)) for record in sound], dtype=np.bool_)
+    if select is not None:
+        matches = select(units["offset"], sound)
         passed = units["offset"][~matches]
         units, hour, global_index, attempt = (
             units[matches], hour[matches], global_index[matches], attempt[matches],
@@ -136,10 +137,3 @@ def serialize(
         delivered_ms=delivered_ms,
     )
     return log_pb.ConsumedColumns(deliveries=columns).SerializeToString()
-
-
-def _tags(record: bytes) -> Sequence[str]:
-    try:
-        return Record.FromString(record).tags
-    except DecodeError:
-        return ()

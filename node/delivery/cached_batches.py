@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tarry.node.delivery import batch as delivery_batch
 from tarry.node.delivery.batch import DeliveryBatch
 from tarry.node.delivery.feed import NONE, Feed
+from tarry.node.delivery.selection import Selection
 from tarry.node.repair.record_reads import AHEAD_RECORDS_MAX, RecordsNotCached
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class CachedBatches:
         self._context = context
         self._pump = pump
 
-    def build(self, feed: Feed, taken: NDArray[np.void], tags: frozenset[str]) -> DeliveryBatch | None:
+    def build(self, feed: Feed, taken: NDArray[np.void], selection: Selection) -> DeliveryBatch | None:
         """Return the batch of the first that are taken; the feed takes back the others.
 
         None: the feed takes back all, and delivers nothing until they have been read.
@@ -43,7 +44,8 @@ class CachedBatches:
                 feed.refuse(taken[count:])
                 taken = taken[:count]
         try:
-            batch = delivery_batch.build(self._context.config.shard, feed.queue, taken, read, tags)
+            select = selection.of(feed.queue.queue)
+            batch = delivery_batch.build(self._context.config.shard, feed.queue, taken, read, select)
         except RecordsNotCached:
             feed.refuse(taken)
             feed.awaits_disk = True

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from typing import Final
+from typing import Final, TypeAlias
 
+from tarry.node.filters.property_filter import PropertyFilter
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
 
@@ -18,6 +19,10 @@ OUTGOING_BYTES_MAX: Final = 4 << 20
 TAGS_SHOWN: Final = 16
 """Of a filter, where it is told."""
 TAG_CHARS_SHOWN: Final = 64
+FILTER_CHARS_SHOWN: Final = 256
+
+Selects: TypeAlias = tuple[frozenset[str], str]
+"""What a consumer asks for: tags, and the text of a filter by properties; each may be empty."""
 
 ANSWERS_BYTES_MAX: Final = 4 << 20
 """Of what waits for a stream's consumer to read it, behind what is being written."""
@@ -33,6 +38,8 @@ class Consumer:
     lease_ms: int
     credit: int
     tags: frozenset[str] = frozenset()
+    filter: PropertyFilter | None = None
+    """By properties."""
     in_hand_bytes_max: int = 64 << 20
     asks_no_lease: bool = False
     """Its lease is that of the group's policy."""
@@ -61,6 +68,11 @@ class Consumer:
     _readable: asyncio.Event = field(default_factory=asyncio.Event)
     _throttled: bool = False
     _writer_waits: bool = False  # the next response goes out at once
+
+    @property
+    def selects(self) -> Selects:
+        """Tags and filter that it asks for, the same for all of its group's consumers."""
+        return self.tags, "" if self.filter is None else self.filter.text
 
     @property
     def told_lease_ms(self) -> int:
@@ -155,41 +167,52 @@ class PolledFilter:
 
     def __init__(self, lease_ms: int) -> None:
         self.lease_ms = lease_ms
-        self._tags: frozenset[str] | None = None
+        self._selects: Selects | None = None
         self._until_ms = 0
 
     def note(self, consumer: Consumer, now_ms: int) -> None:
         """Note that the consumer is attached, or its call over."""
         if consumer.polls:
-            self._tags, self._until_ms = consumer.tags, now_ms + self.lease_ms
-        elif consumer.tags != self._tags:
-            self._tags = None
+            self._selects, self._until_ms = consumer.selects, now_ms + self.lease_ms
+        elif consumer.selects != self._selects:
+            self._selects = None
 
     def differs(self, consumer: Consumer, now_ms: int, *, in_flight: bool) -> Refusal | None:
         """Return why the consumer cannot join: another filter is in use, or has messages in flight."""
-        if self._tags is None or self._tags == consumer.tags or not (in_flight or now_ms < self._until_ms):
+        used = self._selects
+        if used is None or used == consumer.selects or not (in_flight or now_ms < self._until_ms):
             return None
         text = (
-            f"the group was received from with the tags {tags_text(self._tags)}: ask for the same, use "
-            f"another group, or wait until all is acknowledged and nobody has called for {self.lease_ms} ms"
+            f"the group was received from with {_selects_text(used)}: ask for the same, use another group, "
+            f"or wait until all is acknowledged and nobody has called for {self.lease_ms} ms"
         )
         return Refusal(Reason.FILTER_DIFFERS, text)
 
 
 def differs(consumer: Consumer, others: Iterable[Consumer]) -> Refusal | None:
     """Return why the consumer cannot join the others: members of a group see the same messages."""
-    tags = [other.tags for other in others if other.name != consumer.name and other.tags != consumer.tags]
-    if not tags:
-        return None
-    text = (
-        f"the group's consumers ask for the tags {tags_text(tags[0])}: ask for the same, or use another group"
-    )
-    return Refusal(Reason.FILTER_DIFFERS, text)
+    mine = consumer.selects
+    for other in others:
+        if other.name != consumer.name and (theirs := other.selects) != mine:
+            text = f"the group's consumers ask for {_selects_text(theirs)}: do the same, or use another group"
+            return Refusal(Reason.FILTER_DIFFERS, text)
+    return None
+
+
+def _selects_text(selects: Selects) -> str:
+    tags, text = selects
+    by_filter = f" and the filter {shown_filter(text)!r}" if text else ""
+    return f"the tags {tags_text(tags)}{by_filter}"
 
 
 def shown_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Return the first tags as a terminal may show them, cut: to filter by, any text will do."""
-    return tuple(map(_printable, nsmallest(TAGS_SHOWN, tags)))
+    return tuple(_printable(tag, TAG_CHARS_SHOWN) for tag in nsmallest(TAGS_SHOWN, tags))
+
+
+def shown_filter(text: str) -> str:
+    """Return a filter as a terminal may show it, cut."""
+    return _printable(text, FILTER_CHARS_SHOWN)
 
 
 def tags_text(tags: Collection[str]) -> str:
@@ -198,8 +221,8 @@ def tags_text(tags: Collection[str]) -> str:
     return f"{[*shown_tags(tags)]}" + (f" and {more} more" if more > 0 else "")
 
 
-def _printable(tag: str) -> str:
-    text = tag[:TAG_CHARS_SHOWN]
+def _printable(whole: str, chars_max: int) -> str:
+    text = whole[:chars_max]
     if not text.isprintable():
         text = "".join(one if one.isprintable() else "?" for one in text)
-    return text if len(tag) <= TAG_CHARS_SHOWN else f"{text[:-1]}…"
+    return text if len(whole) <= chars_max else f"{text[:-1]}…"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 from typing import Final, NamedTuple, TypeAlias
 
-from tarry.node.delivery.consumer import Consumer, shown_tags
+from tarry.node.delivery.consumer import Consumer, shown_filter, shown_tags
 from tarry.node.delivery.in_flight import InFlight
 from tarry.proto import tarry_operator_pb2 as pb
 
@@ -40,6 +40,8 @@ class _Gone(NamedTuple):
     topics: tuple[str, ...] = ()
     """The first names and patterns that its stream has asked for, where it has several topics."""
     topics_left_out: int = 0
+    filter: str = ""
+    """By properties, as it is shown."""
 
 
 class ConsumerTable:
@@ -106,6 +108,7 @@ class ConsumerTable:
             tags_left_out=known.tags_left_out,
             topics=known.topics,
             topics_left_out=known.topics_left_out,
+            filter=known.filter,
         )
         return row, len(ends_ms)
 
@@ -122,4 +125,5 @@ def _shown(consumer: Consumer) -> _Gone:
         more,
         topics,
         len(consumer.topics) - len(topics),
+        shown_filter(consumer.selects[1]),
     )

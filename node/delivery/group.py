@@ -26,6 +26,7 @@ from tarry.node.delivery.offset_pieces import PIECE_OFFSETS
 from tarry.node.delivery.ordering import Lanes
 from tarry.node.delivery.places import STANDING_CONSUMERS, Standing
 from tarry.node.delivery.seats import Seats
+from tarry.node.delivery.selection import Selection
 from tarry.node.delivery.settlement import Settlement
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -83,6 +84,7 @@ class GroupDelivery:
         self.group = group
         self.consumers: list[Consumer] = []
         self.seats = Seats(self._bytes_in_hand)
+        self._selection = Selection(context.config.delivery, group, context.machine.queues.acknowledged)
         self._bytes_kept = False  # what consumers have in hand has kept messages from one
         self._context = context
         self._term = term
@@ -296,6 +298,7 @@ class GroupDelivery:
         return stale
 
     def _set_filter(self, consumer: Consumer) -> None:
+        self._selection.use(consumer.tags, consumer.filter)
         for feed in self.feeds.values():
             feed.tags = tag_filter(consumer.tags) if consumer.tags else None
 
@@ -440,7 +443,7 @@ class GroupDelivery:
             due = self._rate.within(feed.due(now_ms), now_ms)
             share = -(-due // max(1, sum(1 for c in self.consumers if self._wants(c)))) if due else 0
             while due and turn.left > 0 and not feed.awaits_disk and (consumer := self._next_consumer()):
-                most = min(share, self._wants(consumer), self._context.config.delivery.batch_messages_max)
+                most = min(share, self._wants(consumer), self._selection.messages_max)
                 opened = len(hours)
                 most = feed.within(min(most, due), hours, opened + math.ceil(turn.left * TURN_HOURS_MAX))
                 turn.spend((len(hours) - opened) / TURN_HOURS_MAX)
@@ -473,7 +476,7 @@ class GroupDelivery:
         taken = feed.take(now_ms, most)
         index = delivery_batch.index_of(self._context.machine.wheel, taken)
         sizes = np.cumsum(index["size"], dtype=np.int64)
-        count = delivery_batch.within(sizes, self._context.config.delivery.batch_bytes_max)
+        count = delivery_batch.within(sizes, self._selection.bytes_max)
         if count < len(taken):
             feed.refuse(taken[count:])
             taken, index = taken[:count], index[:count]
@@ -481,6 +484,7 @@ class GroupDelivery:
         self._context.turn.spend(
             1 / TURN_RESPONSES_MAX + most / TURN_MESSAGES_MAX + read_bytes / TURN_BYTES_MAX
         )
+        self._context.turn.spend(self._selection.share(len(taken), read_bytes))
         own = delivery_batch.belongs(self._context.machine.queues, feed.queue, taken, index)
         if not own.all():
             self._mends.deliver_proven(feed, taken[~own])
@@ -488,7 +492,7 @@ class GroupDelivery:
         if not len(taken):
             return taken["offset"]
         wheel = self._context.machine.wheel
-        batch = self._batches.build(feed, taken, consumer.tags)
+        batch = self._batches.build(feed, taken, self._selection)
         if batch is None:
             return NONE
         if len(batch.damaged):

@@ -118,6 +118,7 @@ class ManyTopics:
             lease_ms=stream.lease_ms,
             credit=0,
             tags=stream.tags,
+            filter=stream.filter,
             asks_no_lease=stream.asks_no_lease,
             temporary=stream.temporary,
             polls=stream.polls,

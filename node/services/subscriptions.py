@@ -15,6 +15,8 @@ from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_types import CallContext
 from tarry.node.edge.leader_calls import refusal_of
 from tarry.node.edge.names import check_group, check_name, check_topic, no_more_queues, unknown_topic
+from tarry.node.filters.parser import FilterInvalid
+from tarry.node.filters.property_filter import PropertyFilter, property_filter
 from tarry.node.services.topic_choice import TopicChoice, check_topics, is_pattern
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -60,7 +62,8 @@ class Subscriptions:
             or self._check_credit(request)
             or self._check_holding(request)
             or self.check_lease(request.lease_ms)
-            or self._check_filter(request.tags)
+            or self._check_tags(request.tags)
+            or self._check_filter(request.filter)
             or self._authorizer.refusal(context, Right.CONSUME, names)
             or self._authorizer.pattern_refusal(context, filter(is_pattern, request.topics))
         )
@@ -102,7 +105,7 @@ class Subscriptions:
         text = f"{count} offsets, more than {most}: split the request"
         return Refusal(Reason.TOO_MANY_OFFSETS, text, {"offsets_max": str(most)})
 
-    def _check_filter(self, tags: Collection[str]) -> Refusal | None:
+    def _check_tags(self, tags: Collection[str]) -> Refusal | None:
         most = self._config.limits.filter_tags_max
         if len(tags) > most:
             return Refusal(Reason.TOO_MANY_TAGS, f"{len(tags)} tags to filter by, more than {most}")
@@ -111,6 +114,27 @@ class Subscriptions:
                 Reason.TAG_INVALID, "a tag to filter by is empty: leave it out to get all messages"
             )
         return None
+
+    def _check_filter(self, text: str) -> Refusal | None:
+        try:
+            self._filter(text)
+        except FilterInvalid as error:
+            limits = self._config.limits
+            facts = {
+                "filter_chars_max": str(limits.filter_chars_max),
+                "filter_tests_max": str(limits.filter_tests_max),
+                "filter_depth_max": str(limits.filter_depth_max),
+            }
+            return Refusal(Reason.FILTER_INVALID, str(error), facts)
+        return None
+
+    def _filter(self, text: str) -> PropertyFilter | None:
+        """Return the filter of a request, None of an empty text. Raises FilterInvalid."""
+        limits = self._config.limits
+        if not text:
+            return None
+        most = limits.filter_chars_max, limits.filter_tests_max, limits.filter_depth_max
+        return property_filter(text, *most)
 
     def check_lease(self, lease_ms: int) -> Refusal | None:
         """Return why a lease will not do; 0 is the default's."""
@@ -130,6 +154,7 @@ class Subscriptions:
             asks_no_lease=not request.lease_ms,
             credit=credit,
             tags=frozenset(request.tags),
+            filter=self._filter(request.filter),
             in_hand_bytes_max=self._config.delivery.in_hand_bytes_max,
             topics=tuple(request.topics),
         )

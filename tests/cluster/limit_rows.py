@@ -209,6 +209,9 @@ def a_subscribe_that_names_as_much_as_it_may(play: Play) -> None:
         consumer=CONSUMER,
         credit=LIMITS.credit_max,
         tags=[f"{number}".ljust(100, "t") for number in range(LIMITS.filter_tags_max)],
+        filter=" AND ".join(["a BETWEEN 1 AND 2"] * (LIMITS.filter_tests_max // 2)).ljust(
+            LIMITS.filter_chars_max
+        ),
         holding=[consumer_pb.Holding(queue=queue, offset=range(share)) for queue in range(QUEUES_HELD_MAX)],
     )
     requests = [consumer_pb.ConsumeRequest(subscribe=subscribe)]

@@ -106,6 +106,22 @@ def _consumers() -> Iterator[Over]:
     tags = [f"{number}" for number in range(LIMITS.filter_tags_max + 1)]
     many_tags = f"more than {LIMITS.filter_tags_max}"
     topics = [f"t{number}*" for number in range(LIMITS.subscribed_topics_max + 1)]
+    condition = "a = 1"
+    filters = {
+        "a filter's characters": (condition.ljust(LIMITS.filter_chars_max + 1), LIMITS.filter_chars_max),
+        "a filter's comparisons": (
+            " OR ".join([condition] * (LIMITS.filter_tests_max + 1)),
+            LIMITS.filter_tests_max,
+        ),
+        "a filter's depth": (
+            "NOT " * (LIMITS.filter_depth_max + 1) + condition,
+            LIMITS.filter_depth_max,
+        ),
+    }
+    by_properties: dict[str, tuple[dict[str, Any], str, str]] = {
+        what: ({"filter": text}, "FILTER_INVALID", f"more than {most}")
+        for what, (text, most) in filters.items()
+    }
     many_topics = f"more than {LIMITS.subscribed_topics_max}"
     path = "ConsumerService/Receive"
     receives: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -116,6 +132,7 @@ def _consumers() -> Iterator[Over]:
         "a lease": (lease, "LEASE_INVALID", within),
         "tags": ({"tags": tags}, "TOO_MANY_TAGS", many_tags),
         "topics": ({"topic": "", "topics": topics}, "TOO_MANY_TOPICS", many_topics),
+        **by_properties,
     }
     for what, (given, reason, says) in receives.items():
         yield _over(path, what, consumer_pb.ReceiveRequest(**{**NAMES, **given}), reason, says)
@@ -128,6 +145,7 @@ def _consumers() -> Iterator[Over]:
         "a lease": (lease, "LEASE_INVALID", within),
         "tags": ({"tags": tags}, "TOO_MANY_TAGS", many_tags),
         "topics": ({"topic": "", "topics": topics}, "TOO_MANY_TOPICS", many_topics),
+        **by_properties,
     }
     for what, (given, reason, says) in subscribes.items():
         subscribe = consumer_pb.Subscribe(**{**NAMES, "credit": 1, **given})

@@ -89,6 +89,8 @@ WRONG: list[tuple[str, list[c.ConsumeRequest], str]] = [
     ),
     ("a filter of too many tags", [subscribe("T", tags=[f"t{n}" for n in range(1_001)])], "TOO_MANY_TAGS"),
     ("a filter of an empty tag", [subscribe("T", tags=["a", ""])], "TAG_INVALID"),
+    ("a filter by properties with LIKE", [subscribe("T", filter="a LIKE 'x'")], "FILTER_INVALID"),
+    ("a filter by properties of its own", [subscribe("T", filter="a = 1")], "FILTER_DIFFERS"),
     ("a filter that another member does not have", [subscribe("T", tags=["a"])], "FILTER_DIFFERS"),
     (
         "an acknowledgement of another queue",

@@ -97,6 +97,19 @@ def test_a_filter_lets_only_its_tags_through(follower: Wire) -> None:
     assert refusal_of(lambda: follower.consumer.Receive(other, timeout=5)).reason == "FILTER_DIFFERS"
 
 
+def test_a_filter_by_properties_lets_only_what_matches_through(follower: Wire) -> None:
+    for amount in ("99", "101", "many", "250"):
+        record = Record(body=amount.encode(), properties={"amount": amount})
+        follower.producer.Schedule(p.ScheduleRequest(topic="pull-sql", record=record, delay_ms=0))
+    assert sorted(bodies(receive(follower, "pull-sql", "a", filter="amount > 100"))) == [b"101", b"250"]
+    other = c.ReceiveRequest(topic="pull-sql", group="g", consumer="b", filter="amount > 1")
+    assert refusal_of(lambda: follower.consumer.Receive(other, timeout=5)).reason == "FILTER_DIFFERS"
+    like = c.ReceiveRequest(topic="pull-sql", group="h", consumer="b", filter="a LIKE 'x'")
+    said = refusal_of(lambda: follower.consumer.Receive(like, timeout=5))
+    assert said.reason == "FILTER_INVALID"
+    assert "at character 3" in said.text
+
+
 def test_a_group_that_starts_latest_sees_only_what_is_released_from_then_on(follower: Wire) -> None:
     schedule(follower, "pull-latest", 3)
     assert len(bodies(receive(follower, "pull-latest", "a"))) == 3

@@ -447,7 +447,7 @@ PIECES = (
     Mutant(
         "a_response_has_any_number_of_bytes",
         "a consumer cannot receive what it is delivered",
-        "count = delivery_batch.within(sizes, self._context.config.delivery.batch_bytes_max)",
+        "count = delivery_batch.within(sizes, self._selection.bytes_max)",
         "count = len(taken)",
         (f"{SIZE}::test_a_turn_delivers_so_much_and_the_next_ones_the_rest",),
     ),

@@ -11,10 +11,11 @@ import asyncio
 import math
 import os
 from collections import defaultdict
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from tarry.node.delivery.context import Context
 from tarry.node.delivery.delivery import Delivery
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.inherited import Inherited
+from tarry.node.filters.property_filter import PropertyFilter
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.metrics.traffic import Traffic
 from tarry.node.repair.record_reads import RecordReads
@@ -233,10 +235,17 @@ class Group:
 
     # -- producer and clock --------------------------------------------------------------
 
-    def schedule(self, key: str, delay_ms: int, tags: Iterable[str] = (), extra_bytes: int = 0) -> str:
+    def schedule(
+        self,
+        key: str,
+        delay_ms: int,
+        tags: Iterable[str] = (),
+        extra_bytes: int = 0,
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
         """Schedule a message under a label of its own; committed at once."""
         label = f"m{len(self.scheduled)}"
-        properties = {"extra": "x" * extra_bytes} if extra_bytes else {}
+        properties = {**properties, **({"extra": "x" * extra_bytes} if extra_bytes else {})}
         record = Record(body=label.encode(), ordering_key=key, tags=tags, properties=properties)
         request = producer_pb.ScheduleRequest(topic=TOPIC, record=record, delay_ms=delay_ms)
         command = self._intake.one(request, self.time.now_ms())
@@ -260,14 +269,20 @@ class Group:
 
     # -- consumers -----------------------------------------------------------------------
 
-    def join(self, name: str, credit: int = 5, tags: Iterable[str] = ()) -> None:
+    def join(self, name: str, credit: int = 5, tags: Iterable[str] = (), by_properties: str = "") -> None:
         """Open the consumer's stream, with what it holds."""
         hand = self.hands[name]
         holding: defaultdict[int, list[int]] = defaultdict(list)
         for queue, offset in hand.held:
             holding[queue].append(offset)
         hand.consumer = Consumer(
-            name=name, topic=TOPIC, group=GROUP, lease_ms=1_000, credit=credit, tags=frozenset(tags)
+            name=name,
+            topic=TOPIC,
+            group=GROUP,
+            lease_ms=1_000,
+            credit=credit,
+            tags=frozenset(tags),
+            filter=PropertyFilter(by_properties) if by_properties else None,
         )
         columns = {queue: np.array(offsets, dtype=np.uint64) for queue, offsets in holding.items()}
         group, kept = self.group, set()

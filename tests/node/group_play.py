@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from tarry.node.delivery.consumer import Consumer
+from tarry.node.filters.property_filter import PropertyFilter
 from tests.node.group_in_process import GROUP, SETTINGS, TOPIC, Group
 from tests.simulation import virtual_loop
 
@@ -49,9 +50,17 @@ def labels(group: Group) -> list[str]:
     return [one.label for one in group.given]
 
 
-def poll(group: Group, name: str, lease_ms: int, credit: int = 5, tags: Iterable[str] = ()) -> None:
+def poll(
+    group: Group,
+    name: str,
+    lease_ms: int,
+    credit: int = 5,
+    tags: Iterable[str] = (),
+    by_properties: str = "",
+) -> None:
     """Let a consumer receive by a call what is due now."""
-    consumer = Consumer(name, TOPIC, GROUP, lease_ms, credit, frozenset(tags), polls=True)
+    wanted = PropertyFilter(by_properties) if by_properties else None
+    consumer = Consumer(name, TOPIC, GROUP, lease_ms, credit, frozenset(tags), wanted, polls=True)
     group.group.attach(consumer)
     group.group.pump()
     group.group.leave(consumer, clean=False)

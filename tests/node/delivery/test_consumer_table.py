@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tarry.node.delivery import consumer_table
-from tarry.node.delivery.consumer import TAG_CHARS_SHOWN, TAGS_SHOWN, Consumer
+from tarry.node.delivery.consumer import FILTER_CHARS_SHOWN, TAG_CHARS_SHOWN, TAGS_SHOWN, Consumer
 from tarry.node.delivery.consumer_table import KEPT_MIN, ConsumerTable
 from tarry.node.delivery.in_flight import Batch, InFlight
+from tarry.node.filters.property_filter import PropertyFilter
 from tarry.proto import tarry_operator_pb2 as pb
 from tests.node.group_in_process import GROUP, SETTINGS, TOPIC, Group
 from tests.node.group_play import pass_ms, play, poll
@@ -156,6 +157,13 @@ def test_one_that_settles_all_while_others_are_looked_at_is_not_shown(
 def test_tags_are_shown_cut_and_as_a_terminal_may_have_them() -> None:
     [row] = told(ConsumerTable(), [consumer("a", "b\x1b[31m\n", "t" * 10_000)])[0]
     assert row.tags == ["b?[31m?", "t" * (TAG_CHARS_SHOWN - 1) + "…"]
+
+
+def test_a_filter_is_shown_cut_and_as_a_terminal_may_have_it() -> None:
+    wanted = PropertyFilter("a = '\x1b" + "t" * 300 + "'")
+    one = Consumer("a", TOPIC, GROUP, 1_000, 5, frozenset(), wanted)
+    (row,), _ = list(ConsumerTable().shown([one], []))[-1] or ([], 0)
+    assert row.filter == ("a = '?" + "t" * 300)[: FILTER_CHARS_SHOWN - 1] + "…"
 
 
 def test_of_many_tags_the_first_are_shown_and_the_others_counted() -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tarry.node.config import Delivery
 from tarry.node.delivery import batch as batching
 from tarry.node.delivery import retries
 from tarry.node.delivery.feed import WAITING
 from tarry.node.delivery.policy import Policy
+from tarry.node.delivery.selection import Selection
 from tarry.proto.dead_letters import IDEMPOTENCY_KEY
 from tarry.proto.tarry_consumer_pb2 import ConsumeResponse, DispatchStamp
 from tarry.proto.tarry_log_pb2 import KeyedRecord
@@ -113,7 +115,7 @@ def waiting(queue: ReadyQueue) -> np.ndarray:
 def test_a_delivery_is_what_the_client_parses(queues: tuple) -> None:
     units = waiting(queues[0])
     units["maybe_duplicate"] = [0, 1]
-    batch = batching.build(3, queues[0], units, lambda h, g: [FIRST, FIRST], frozenset())
+    batch = batching.build(3, queues[0], units, lambda h, g: [FIRST, FIRST], None)
     raw = batching.serialize(batch, "t", DispatchStamp(node="n1", term=4), 90)
     deliveries = ConsumeResponse.FromString(raw).deliveries
     assert list(deliveries.offset) == [0, 1]
@@ -125,7 +127,7 @@ def test_a_delivery_is_what_the_client_parses(queues: tuple) -> None:
     assert list(deliveries.records) == [FIRST, FIRST]
     assert not deliveries.ordered
     units["lane"] = [0, 7]
-    batch = batching.build(3, queues[0], units, lambda h, g: [FIRST, FIRST], frozenset())
+    batch = batching.build(3, queues[0], units, lambda h, g: [FIRST, FIRST], None)
     raw = batching.serialize(batch, "t", DispatchStamp(node="n1", term=4), 90)
     assert ConsumeResponse.FromString(raw).deliveries.ordered
 
@@ -135,21 +137,23 @@ def test_a_retry_is_delivered_under_the_first_messages_id(queues: tuple) -> None
         Retried(record=FIRST, hour=9, global_index=8, attempt=attempt).SerializeToString()
         for attempt in (2, 3)
     ]
-    batch = batching.build(3, queues[1], waiting(queues[1]), lambda h, g: copies, frozenset())
+    batch = batching.build(3, queues[1], waiting(queues[1]), lambda h, g: copies, None)
     assert (batch.hour.tolist(), batch.global_index.tolist()) == ([9, 9], [8, 8])
     assert batch.attempt.tolist() == [2, 3]
     assert batch.records == [FIRST, FIRST]
 
 
 def test_a_damaged_record_is_left_out_and_named(queues: tuple) -> None:
-    batch = batching.build(3, queues[0], waiting(queues[0]), lambda h, g: [None, FIRST], frozenset())
+    batch = batching.build(3, queues[0], waiting(queues[0]), lambda h, g: [None, FIRST], None)
     assert batch.units["offset"].tolist() == [1]
     assert len(batch.damaged) == 1
 
 
 def test_a_tag_that_only_shares_its_bit_is_not_delivered(queues: tuple) -> None:
     blue = Record(tags=["blue"]).SerializeToString()
-    batch = batching.build(3, queues[0], waiting(queues[0]), lambda h, g: [FIRST, blue], frozenset({"red"}))
+    selection = Selection(Delivery(), "g", {})
+    selection.use(frozenset({"red"}), None)
+    batch = batching.build(3, queues[0], waiting(queues[0]), lambda h, g: [FIRST, blue], selection.of(0))
     assert batch.units["offset"].tolist() == [0]
     assert batch.passed.tolist() == [1]
 

@@ -1,0 +1,98 @@
+"""What one batch may ask of a filter, and that it counts in the turn."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from tarry.node.config import Delivery
+from tarry.node.delivery.selection import TURN_TESTED_BYTES_MAX, TURN_TESTS_MAX, Selection
+from tarry.node.filters.property_filter import PropertyFilter
+from tarry.proto.tarry_message_pb2 import Record
+from tests.node.group_in_process import Group
+from tests.node.group_play import labels, pass_ms, play
+
+LIMITS = Delivery()
+TURN_MS = 20
+
+
+def selection(test: str, count: int) -> Selection:
+    made = Selection(LIMITS, "g", {})
+    made.use(frozenset(), PropertyFilter(" OR ".join([test] * count)))
+    return made
+
+
+def least_ms(made: Selection, record: bytes, count: int) -> float:
+    """Return the shortest of several times that one batch takes: what else runs only makes them longer."""
+    took = []
+    for attempt in range(15):
+        select = made.of(attempt)
+        assert select is not None
+        began = time.perf_counter()
+        assert not select(np.arange(count, dtype=np.uint64), [record] * count).any()
+        took.append(time.perf_counter() - began)
+    return min(took) * 1_000
+
+
+@pytest.mark.parametrize("tests", [1, 7, 100, 1_000])
+def test_a_batch_asks_so_many_comparisons_and_no_more(tests: int) -> None:
+    made = selection("region = 'x'", tests)
+    assert 1 <= made.messages_max <= LIMITS.batch_messages_max
+    assert made.messages_max * tests <= TURN_TESTS_MAX
+    record = Record(properties={"region": "eu"}).SerializeToString()
+    assert least_ms(made, record, made.messages_max) < TURN_MS
+
+
+@pytest.mark.parametrize(
+    ("test", "count"),
+    [
+        ("region CONTAINS 'ab'", 1),
+        ("region CONTAINS 'ab'", 10),
+        (f"region CONTAINS '{'a' * 50}b{'a' * 40}'", 10),
+        ("region IN ('x', 'y')", 100),
+        ("region = 5", 100),
+        ("region ENDSWITH 'b'", 100),
+    ],
+)
+@pytest.mark.parametrize("chars", [29_000, 65_000])
+def test_a_batch_is_asked_of_so_many_bytes_and_no_more(test: str, count: int, chars: int) -> None:
+    made = selection(test, count)
+    tests = made._tests
+    assert 1 <= made.bytes_max <= LIMITS.batch_bytes_max
+    assert made.bytes_max * tests <= TURN_TESTED_BYTES_MAX
+    record = Record(properties={"region": "a" * chars}).SerializeToString()
+    assert least_ms(made, record, max(1, made.bytes_max // len(record))) < TURN_MS
+
+
+def test_what_is_asked_counts_in_the_turn() -> None:
+    made = selection("region = 'x'", 100)
+    assert made.share(made.messages_max, 0) == 1
+    assert made.share(1, made.bytes_max) == pytest.approx(1, rel=1e-5)
+
+    async def steps(group: Group) -> None:
+        for _ in range(20):
+            group.schedule("", 0, properties={"region": "x"})
+        await pass_ms(group, 60)
+        left = group.delivery._context.turn.left
+        group.join("a", credit=100, by_properties=" OR ".join(["region = 'y'"] * 99 + ["region = 'x'"]))
+        await group.settle()
+        assert len(labels(group)) == 20
+        assert left - group.delivery._context.turn.left > 20 * 100 / TURN_TESTS_MAX
+
+    play(steps)
+
+
+def test_without_a_filter_nothing_is_asked() -> None:
+    made = Selection(LIMITS, "g", {})
+    assert made.of(0) is None
+    assert made.share(1_000, 1 << 20) == 0
+    assert (made.messages_max, made.bytes_max) == (LIMITS.batch_messages_max, LIMITS.batch_bytes_max)
+
+
+def test_a_record_that_does_not_parse_matches_nothing() -> None:
+    made = selection("region IS NOT NULL", 1)
+    select = made.of(0)
+    assert select is not None
+    assert select(np.array([0], dtype=np.uint64), [b"\xff"]).tolist() == [False]
