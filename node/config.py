@@ -86,7 +86,7 @@ class Limits(_Section):
     keys_max: int = Field(default=16, ge=0)
     tags_max: int = Field(default=16, ge=0)
     filter_tags_max: Count = 1_000
-    filter_chars_max: Annotated[int, Field(ge=1, le=16_384)] = 2_048  # of a filter by properties
+    filter_chars_max: Annotated[int, Field(ge=1, le=2_048)] = 2_048  # of a filter by properties
     filter_tests_max: Annotated[int, Field(ge=1, le=1_000)] = 100  # comparisons in it; CONTAINS counts as 10
     filter_depth_max: Annotated[int, Field(ge=0, le=100)] = 32  # levels of parentheses and NOT in it
     ordering_key_chars_max: Count = 128

@@ -32,7 +32,7 @@ class Push(Table):
         default=None, repr=False, description="to consume with; without: that of `--token`"
     )
     tags: list[str] = Field(default=[], max_length=100, description="only messages with any of these")
-    filter: Annotated[str, Field(max_length=16_384)] = Field(
+    filter: Annotated[str, Field(max_length=2_048)] = Field(
         default="", description="only messages of whose properties this SQL92 condition is true"
     )
     start: str | None = Field(

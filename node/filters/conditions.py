@@ -140,13 +140,12 @@ def comparison(left: Operand, sign: str, right: Operand) -> Condition:
 
 
 def _of_values(left: Value, sign: str, right: Value) -> Truth:
-    kinds = {type(left), type(right)}
-    if bool in kinds and len(kinds) > 1:
+    if isinstance(left, bool) is not isinstance(right, bool):
         return sign == "<>"
-    if str in kinds and len(kinds) > 1:
-        left, right = (number(one) if isinstance(one, str) else one for one in (left, right))  # type: ignore[assignment]
-        if left is None or right is None:
-            return None
+    if isinstance(left, str) and not isinstance(right, str):
+        return None if (read := number(left)) is None else SIGNS[sign](read, right)
+    if isinstance(right, str) and not isinstance(left, str):
+        return None if (read := number(right)) is None else SIGNS[sign](left, read)
     return SIGNS[sign](left, right)
 
 

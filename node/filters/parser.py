@@ -67,6 +67,11 @@ def parse(text: str) -> Condition:
     return condition
 
 
+def prepare() -> None:
+    """Build the parser's tables, which takes some 50 ms: not in a turn in which a filter comes."""
+    _parser()
+
+
 @cache
 def _parser() -> Any:
     # the basic lexer reserves each keyword everywhere, as RocketMQ's does: what is a name depends on no place
@@ -149,8 +154,9 @@ class _Conditions(Transformer[Token, Condition]):
         low, high = (one for one in rest if isinstance(one, Operand))
         for operand in (value, low, high):
             _check_ordered(operand)
-        if not (low.name or high.name) and low.value > high.value:
-            raise _at(low.place, f"BETWEEN {low.value} AND {high.value} is empty: name the lower bound first")
+        lower, upper = low.value, high.value
+        if not isinstance(lower, str) and not isinstance(upper, str) and lower > upper:
+            raise _at(low.place, f"BETWEEN {lower} AND {upper} is empty: name the lower bound first")
         inside = conditions.all_of(
             [conditions.comparison(value, ">=", low), conditions.comparison(value, "<=", high)]
         )

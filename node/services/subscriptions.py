@@ -15,7 +15,7 @@ from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_types import CallContext
 from tarry.node.edge.leader_calls import refusal_of
 from tarry.node.edge.names import check_group, check_name, check_topic, no_more_queues, unknown_topic
-from tarry.node.filters.parser import FilterInvalid
+from tarry.node.filters.parser import FilterInvalid, prepare
 from tarry.node.filters.property_filter import PropertyFilter, property_filter
 from tarry.node.services.topic_choice import TopicChoice, check_topics, is_pattern
 from tarry.proto import tarry_consumer_pb2 as pb
@@ -39,6 +39,7 @@ class Subscriptions:
         self._config, self._driver, self._machine = core.config, core.driver, core.machine
         self._leadership = core.leadership
         self._authorizer = authorizer
+        prepare()
 
     def check(
         self, context: CallContext, request: pb.Subscribe | pb.ReceiveRequest, broadcast: bool = False

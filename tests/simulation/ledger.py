@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tests.simulation.checker import Violation
 
@@ -18,6 +19,13 @@ UNKNOWN: Id = (-1, 0)
 def is_red(label: bytes) -> bool:
     """Whether it is tagged: the group "red" of a topic is given no others."""
     return label[-1] % 2 == 1
+
+
+def selection(group: str, by_properties: bool) -> dict[str, Any]:
+    """Return the fields by which a group's calls say what it is given."""
+    if group != "red":
+        return {}
+    return {"filter": "colour = 'red'"} if by_properties else {"tags": ["red"]}
 
 
 def is_for(group: str, label: bytes) -> bool:

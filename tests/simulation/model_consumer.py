@@ -13,7 +13,7 @@ from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.dead_letters import DEAD_LETTERS
 from tarry.proto.tarry_message_pb2 import Record
 from tests.simulation.edge import StreamEnded
-from tests.simulation.ledger import Given
+from tests.simulation.ledger import Given, selection
 
 if TYPE_CHECKING:
     from tests.simulation.whole_node import WholeNode
@@ -93,7 +93,7 @@ class ModelConsumer:
             consumer=self.name,
             credit=self.unsettled.credit_to_start(),
             holding=self.unsettled.holding(),
-            tags=["red"] if self.group == "red" else [],
+            **selection(self.group, self._world.by_properties),
         )
         requests.put_nowait(pb.ConsumeRequest(subscribe=subscribe))
         stream = node.edge.consume(requests)

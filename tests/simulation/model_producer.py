@@ -125,6 +125,7 @@ class ModelProducer:
         self._sequence += 1
         labels = [f"{self._name}/{self._sequence}/{n}".encode() for n in range(len(dues_ms))]
         tags = [["red"] if is_red(label) else [] for label in labels]
+        colours = [{"colour": "red" if is_red(label) else "blue"} for label in labels]
         request = log_pb.ScheduleColumns(
             producer="" if by_key else self._name,
             sequence=0 if by_key else self._sequence,
@@ -136,10 +137,11 @@ class ModelProducer:
                 Record(
                     body=label,
                     tags=some,
+                    properties=colour if self._world.by_properties else None,
                     ordering_key=key,
                     idempotency_key=label.decode() if by_key else "",
                 ).SerializeToString()
-                for label, some in zip(labels, tags, strict=True)
+                for label, some, colour in zip(labels, tags, colours, strict=True)
             ],
             jitter_ms=np.full(len(labels), jitter_ms, dtype="<u4").tobytes() if jitter_ms else b"",
         )

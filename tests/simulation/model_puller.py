@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.tarry_message_pb2 import Record
 from tests.simulation.edge import StreamEnded
-from tests.simulation.ledger import Given
+from tests.simulation.ledger import Given, selection
 
 if TYPE_CHECKING:
     from tests.simulation.whole_node import WholeNode
@@ -42,7 +42,7 @@ class ModelPuller:
             consumer=self.name,
             messages_max=self._rng.randrange(1, 20),
             wait_ms=200,
-            tags=["red"] if self._group == "red" else [],
+            **selection(self._group, self._world.by_properties),
         )
         raw = await node.edge.receive(request.SerializeToString())
         await asyncio.sleep(self._rng.uniform(0.0002, 0.002))  # on its way

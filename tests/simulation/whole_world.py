@@ -105,6 +105,8 @@ class WholeWorld(World):
         """How the nodes' upgrades end."""
         self.upgrades = False
         """Whether its nodes begin with the version before."""
+        self.by_properties = False
+        """Whether a group that is not given all filters by properties, else by tags."""
         self.calm = False
         self.cold = random.Random(f"cold {seed}")
         self.cold_share = self.cold.choice(COLD_SHARES)

@@ -21,6 +21,7 @@ CONSUMERS = [
         in_hand=7,
         lease_end_ms=1_767_225_630_500,
         tags=["a", "[b]"],
+        filter="a = '[b]'",
     ),
     Consumer(consumer="calls", address="[::1]:6000", since_ms=1_767_225_600_001, polls=True, in_hand=1),
     Consumer(consumer="unknown", in_hand=2),
@@ -64,4 +65,5 @@ def test_programs_are_told_all_of_each_consumer(capsys: pytest.CaptureFixture[st
     assert (told["backing_off"], told["consumers_left_out"]) == (4_321, 1_500)
     first = told["consumer_list"][0]
     assert (first["consumer"], first["address"], first["tags"]) == ("streams", "10.0.0.1:5000", ["a", "[b]"])
+    assert first["filter"] == "a = '[b]'"
     assert {"in_hand", "credit", "connected"} <= first.keys() & set(CONSUMER_COLUMNS)

@@ -76,13 +76,16 @@ async def test_a_nack_carries_its_delay(cluster: ClusterStandIn, group: GroupSta
 async def test_subscribing_says_what_is_wanted(cluster: ClusterStandIn, group: GroupStandIn) -> None:
     async with (
         connect(cluster.addresses) as client,
-        client.consumer("orders", "g", tags=["x"], credit=7, lease_ms=5_000, name="me") as consumer,
+        client.consumer(
+            "orders", "g", tags=["x"], filter="a = 1", credit=7, lease_ms=5_000, name="me"
+        ) as consumer,
     ):
         assert consumer.lease_ms == 5_000
         await group.until(lambda: bool(group.subscribed))
     (subscribe,) = group.subscribed
     assert (subscribe.topic, subscribe.group, subscribe.consumer) == ("orders", "g", "me")
     assert (list(subscribe.tags), subscribe.credit, subscribe.lease_ms) == (["x"], 7, 5_000)
+    assert subscribe.filter == "a = 1"
 
 
 async def test_acks_that_nobody_awaits_wait_for_company(cluster: ClusterStandIn, group: GroupStandIn) -> None:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
+import pytest
+
+from tarry.node.config import Limits
+from tarry.node.filters.parser import FilterInvalid, parse, prepare
 from tarry.node.filters.property_filter import PropertyFilter
 from tarry.proto.tarry_message_pb2 import Record
 
@@ -22,10 +27,26 @@ def least_us(work: Callable[[], object], rounds: int = 40, count: int = 1_000) -
     return min(took) / count * 1e6
 
 
-def test_a_message_costs_three_microseconds() -> None:
+def test_a_message_costs_less_than_four_times_the_reading_of_its_record() -> None:
+    """Reading takes some 0.9 us where nothing else runs, and all together 2.3 us."""
     wanted = PropertyFilter("amount > 100 AND region IN ('eu','us')")
     assert wanted.matches(Record.FromString(RECORD).properties)
-    assert least_us(lambda: wanted.matches(Record.FromString(RECORD).properties)) <= 3
+    reading_us = least_us(lambda: Record.FromString(RECORD).properties)
+    assert least_us(lambda: wanted.matches(Record.FromString(RECORD).properties)) < 4 * reading_us
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 9_999, "a IN (" + "''," * 999, "a=1 AND " * 999, "a BETWEEN 1 AND 1OR " * 999]
+)
+def test_the_longest_text_that_may_be_configured_is_read_within_a_turn(text: str) -> None:
+    prepare()
+    text = text[: Limits.model_fields["filter_chars_max"].default]
+
+    def read() -> None:
+        with suppress(FilterInvalid):
+            parse(text)
+
+    assert least_us(read, rounds=15, count=1) < 20_000
 
 
 def test_the_hundredth_comparison_costs_no_more_than_the_first() -> None:
