@@ -24,8 +24,8 @@ from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.wheel.bitmaps import contains
 
 # Of what all groups ask in one turn of the event loop, each by itself some 10 ms.
-TURN_TESTS_MAX: Final = 20_000
-"""Comparisons."""
+TURN_TESTS_MAX: Final = 10_000
+"""Comparisons: up to 2 us each, where long decimals are read."""
 TURN_TESTED_BYTES_MAX: Final = 4 << 20
 """Of records, for each comparison: a property may be most of its record."""
 

@@ -36,6 +36,15 @@ def least_ms(made: Selection, record: bytes, count: int) -> float:
     return min(took) * 1_000
 
 
+@pytest.mark.parametrize("digits", ["{0}x", ".{0}x", "{0}e9x", "1{0}", "1.{0}", "1{0}e-300"])
+@pytest.mark.parametrize("chars", [30, 90])
+def test_numbers_and_what_is_nearly_one_are_read_within_a_turn(digits: str, chars: int) -> None:
+    digits = digits.format("7" * chars)
+    made = selection("region < 0", 100)
+    record = Record(properties={"region": digits}).SerializeToString()
+    assert least_ms(made, record, made.messages_max) < 2 * TURN_MS  # 14 s where digits are read again
+
+
 @pytest.mark.parametrize("tests", [1, 7, 100, 1_000])
 def test_a_batch_asks_so_many_comparisons_and_no_more(tests: int) -> None:
     made = selection("region = 'x'", tests)
