@@ -6,6 +6,7 @@ depth. Conditions are put together as it reads, so there is no tree in between.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -74,8 +75,11 @@ def prepare() -> None:
 
 @cache
 def _parser() -> Any:
-    # the basic lexer reserves each keyword everywhere, as RocketMQ's does: what is a name depends on no place
-    return Lark(GRAMMAR.read_text(), parser="lalr", lexer="basic", transformer=_Conditions())
+    # The basic lexer reserves each keyword everywhere, as RocketMQ's does: what is a name depends on no place.
+    # ASCII, for in Unicode the keywords' letters have other cases: the i of CONTAINS is a capital with a dot.
+    return Lark(
+        GRAMMAR.read_text(), parser="lalr", lexer="basic", g_regex_flags=re.ASCII, transformer=_Conditions()
+    )
 
 
 def _at(place: int, said: str) -> FilterInvalid:

@@ -49,6 +49,10 @@ WRONG = [
     ("a = 1e999", 5, "out of range"),
     ("a = 1 b = 2", 7, "'b' stands"),
     ("and = 1", 1, "'and' stands"),
+    ("a CONTA\u0130NS 'x'", 3, "'CONTA' stands"),
+    ("a \u0131S NULL", 3, "is no part of a filter"),
+    ("a = FAL\u017fE", 8, "is no part of a filter"),
+    ("\u212a = 1", 1, "is no part of a filter"),
     ("a = 1 -- (", 11, None),
     ("a = 1 /* (", 7, "is no part of a filter"),
 ]
