@@ -37,6 +37,8 @@ NUMBER_CHARS_MAX: Final = 40
 
 CONTAINS_TESTS: Final = 10
 """Comparisons as which CONTAINS counts: to search 64 KB for what is nearly there takes up to some ms."""
+CONTAINS_CHARS: Final = 8
+"""Of its text, which count as another one: in up to some KB each place is compared with all of the text."""
 
 
 class Operand(NamedTuple):
@@ -210,7 +212,7 @@ def search(name: str, word: str, text: str, *, negated: bool) -> Condition:
     def test(properties: Properties) -> Truth:
         return (found := properties.get(name)) is not None and find(found, text) is not negated
 
-    return Condition(test, CONTAINS_TESTS if word == "CONTAINS" else 1)
+    return Condition(test, CONTAINS_TESTS + len(text) // CONTAINS_CHARS if word == "CONTAINS" else 1)
 
 
 def absence(name: str, *, negated: bool) -> Condition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from tarry.node.filters.conditions import CONTAINS_TESTS, Properties, Test
+from tarry.node.filters.conditions import CONTAINS_CHARS, CONTAINS_TESTS, Properties, Test
 from tarry.node.filters.parser import FilterInvalid, parse
 
 CACHED: Final = 256
@@ -22,7 +22,7 @@ class PropertyFilter:
         condition = parse(text)
         self.text = text
         self.tests = condition.tests
-        """Number of comparisons that a message may take; CONTAINS counts as 10."""
+        """Number of comparisons that a message may take; CONTAINS counts as several."""
         self.depth = condition.depth
         self._test: Test = condition.test
 
@@ -43,7 +43,8 @@ def property_filter(text: str, chars_max: int, tests_max: int, depth_max: int) -
     found = _compiled(text)
     if found.tests > tests_max:
         text = f"the filter makes {found.tests} comparisons, more than {tests_max}: simplify it"
-        raise FilterInvalid(f"{text} (CONTAINS counts as {CONTAINS_TESTS})")
+        contains = f"CONTAINS counts as {CONTAINS_TESTS}, and one more for each {CONTAINS_CHARS} characters"
+        raise FilterInvalid(f"{text} ({contains} of its text)")
     if found.depth > depth_max:
         raise FilterInvalid(f"the filter is {found.depth} levels deep, more than {depth_max}: simplify it")
     return found

@@ -53,6 +53,13 @@ MUTANTS = (
         (f"{PARSER}::test_a_filter_has_as_many_tests_as_its_limit_and_no_more",),
     ),
     Mutant(
+        "contains_counts_the_same_for_any_text",
+        "a consumer's filter holds up the event loop of the leader",
+        "CONTAINS_TESTS + len(text) // CONTAINS_CHARS if",
+        "CONTAINS_TESTS if",
+        (f"{PARSER}::test_the_text_that_contains_searches_for_counts_by_its_length",),
+    ),
+    Mutant(
         "a_filter_is_nested_without_end",
         "a message ends the leader with a RecursionError",
         "    if found.depth > depth_max:\n",

@@ -59,13 +59,16 @@ def test_a_batch_asks_so_many_comparisons_and_no_more(tests: int) -> None:
     [
         ("region CONTAINS 'ab'", 1),
         ("region CONTAINS 'ab'", 10),
-        (f"region CONTAINS '{'a' * 50}b{'a' * 40}'", 10),
+        (f"region CONTAINS '{'a' * 50}b{'a' * 40}'", 4),
+        (f"region CONTAINS '{'a' * 998}ba'", 1),
+        (f"region CONTAINS '{'a' * 498}ba'", 2),
+        (f"region CONTAINS '{'a' * 196}ba'", 4),
         ("region IN ('x', 'y')", 100),
         ("region = 5", 100),
         ("region ENDSWITH 'b'", 100),
     ],
 )
-@pytest.mark.parametrize("chars", [29_000, 65_000])
+@pytest.mark.parametrize("chars", [2_499, 29_000, 65_000])
 def test_a_batch_is_asked_of_so_many_bytes_and_no_more(test: str, count: int, chars: int) -> None:
     made = selection(test, count)
     tests = made._tests

@@ -108,6 +108,14 @@ def test_contains_counts_as_ten_comparisons() -> None:
         limited("a = 1 OR " + " OR ".join(["a CONTAINS 'x'"] * 10))
 
 
+def test_the_text_that_contains_searches_for_counts_by_its_length() -> None:
+    assert limited(f"a CONTAINS '{'x' * 7}'").tests == 10
+    assert limited(f"a CONTAINS '{'x' * 727}'").tests == 100
+    with pytest.raises(FilterInvalid, match="101 comparisons, more than 100"):
+        limited(f"a CONTAINS '{'x' * 728}'")
+    assert limited(f"a ENDSWITH '{'x' * 728}'").tests == 1
+
+
 def test_between_counts_as_the_two_comparisons_that_it_is() -> None:
     assert limited("a BETWEEN 1 AND 2").tests == limited("a NOT BETWEEN 1 AND 2").tests == 2
 
