@@ -75,7 +75,7 @@ def prepare() -> None:
 
 @cache
 def _parser() -> Any:
-    # The basic lexer reserves each keyword everywhere, as RocketMQ's does: what is a name depends on no place.
+    # The basic lexer reserves each keyword everywhere, as RocketMQ's: what is a name depends on no place.
     # ASCII, for in Unicode the keywords' letters have other cases: the i of CONTAINS is a capital with a dot.
     return Lark(
         GRAMMAR.read_text(), parser="lalr", lexer="basic", g_regex_flags=re.ASCII, transformer=_Conditions()

@@ -31,16 +31,16 @@ class PropertyFilter:
         return self._test(properties) is True
 
 
-@lru_cache(maxsize=CACHED)
-def _compiled(text: str) -> PropertyFilter:
-    return PropertyFilter(text)
-
-
 def property_filter(text: str, chars_max: int, tests_max: int, depth_max: int) -> PropertyFilter:
     """Return the filter that a text states. Raises FilterInvalid, which names the limit it is over."""
     if len(text) > chars_max:
         raise FilterInvalid(f"the filter has {len(text)} characters, more than {chars_max}: shorten it")
-    found = _compiled(text)
+    return _compiled(text, tests_max, depth_max)
+
+
+@lru_cache(maxsize=CACHED)
+def _compiled(text: str, tests_max: int, depth_max: int) -> PropertyFilter:
+    found = PropertyFilter(text)
     if found.tests > tests_max:
         text = f"the filter makes {found.tests} comparisons, more than {tests_max}: simplify it"
         contains = f"CONTAINS counts as {CONTAINS_TESTS}, and one more for each {CONTAINS_CHARS} characters"

@@ -64,9 +64,9 @@ class Subscriptions:
             or self._check_holding(request)
             or self.check_lease(request.lease_ms)
             or self._check_tags(request.tags)
-            or self._check_filter(request.filter)
             or self._authorizer.refusal(context, Right.CONSUME, names)
             or self._authorizer.pattern_refusal(context, filter(is_pattern, request.topics))
+            or self._check_filter(request.filter)  # last: to read a long one takes up to a turn
         )
 
     def choice(self, context: CallContext, topics: Sequence[str]) -> TopicChoice:

@@ -60,6 +60,13 @@ MUTANTS = (
         (f"{PARSER}::test_the_text_that_contains_searches_for_counts_by_its_length",),
     ),
     Mutant(
+        "a_filter_is_read_before_its_caller_is_known",
+        "who has no token holds up the event loop of the leader",
+        "            or self._check_tags(request.tags)\n",
+        "            or self._check_tags(request.tags)\n            or self._check_filter(request.filter)\n",
+        ("tests/node/services/test_filters.py::test_a_filter_is_not_read_for_who_may_not_consume",),
+    ),
+    Mutant(
         "a_filter_is_nested_without_end",
         "a message ends the leader with a RecursionError",
         "    if found.depth > depth_max:\n",

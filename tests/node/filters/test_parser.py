@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarry.node.filters import property_filter as property_filter_module
 from tarry.node.filters.conditions import NUMBER_CHARS_MAX, number
 from tarry.node.filters.parser import FilterInvalid, parse
 from tarry.node.filters.property_filter import PropertyFilter, property_filter
@@ -143,3 +144,11 @@ def test_a_long_text_is_no_number_and_costs_nothing_to_read() -> None:
 
 def test_the_same_text_is_compiled_once() -> None:
     assert limited("a = 1 OR b = 3") is limited("a = 1 OR b = 3")
+
+
+@pytest.mark.parametrize("text", [" OR ".join(["a = 1"] * 101), "NOT " * 33 + "a = 1"])
+def test_what_is_over_a_limit_is_not_kept(text: str) -> None:
+    property_filter_module._compiled.cache_clear()
+    with pytest.raises(FilterInvalid):
+        limited(text)
+    assert property_filter_module._compiled.cache_info().currsize == 0

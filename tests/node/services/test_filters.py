@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tarry.node.config import Token
+from tarry.node.edge.auth import Authorizer
+from tarry.node.services.subscriptions import Subscriptions
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
@@ -102,6 +105,23 @@ async def test_a_filter_that_will_not_do_is_refused(
         assert says in refused.text
         with pytest.raises(StreamEnded, match=says):
             await subscribed(lead, "orders", consumer="other", filter=text)
+
+
+async def test_a_filter_is_not_read_for_who_may_not_consume(tmp_path: Path) -> None:
+    class Stranger:
+        def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+            return (("authorization", "Bearer secret"),)
+
+    async with leader(tmp_path, Holds()) as lead:
+        subscriptions = Subscriptions(lead.node._core, Authorizer({"secret": Token(consume=("bills",))}))
+        context: Any = Stranger()
+        reasons = {}
+        for topic in ("orders", "bills"):
+            request = pb.ReceiveRequest(topic=topic, group=GROUP, consumer="a", filter="(" * 2_048)
+            refused = subscriptions.check(context, request)
+            assert refused is not None
+            reasons[topic] = refused.reason
+        assert reasons == {"orders": Reason.PERMISSION_DENIED, "bills": Reason.FILTER_INVALID}
 
 
 @pytest.mark.parametrize("text", ["a = 1".ljust(2_048), " OR ".join(["a = 1"] * 100), "NOT " * 32 + "a = 1"])
