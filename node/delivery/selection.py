@@ -101,7 +101,7 @@ class Selection:
         else:
             answers = [wanted(message.properties) for message in messages]
         matches[asked] = answers
-        self._matched[queue] = matched | BitMap64(offsets[asked[np.array(answers, dtype=np.bool_)]].tolist())
+        matched.update(offsets[matches].tolist())
         return matches
 
 

@@ -90,7 +90,7 @@ def _explained(error: UnexpectedInput, text: str) -> str:
     """Return the place of an error, what is there, and what could be."""
     if isinstance(error, UnexpectedCharacters):
         place = error.pos_in_stream or 0
-        quoted = {"'": "a text without its closing quote", '"': "a name without its closing quote"}
+        quoted = {"'": "a text without its closing quote", '"': "a name that is empty or without its closing quote"}
         said = NOT_THERE.get(text[place]) or quoted.get(text[place])
         return str(_at(place, said or f"{text[place]!r} is no part of a filter"))
     expected = ""
@@ -187,4 +187,5 @@ def _place(token: Token) -> int:
 def _check_ordered(operand: Operand) -> None:
     """Raise FilterInvalid for a text or a truth value: only numbers have an order."""
     if not operand.name and type(operand.value) not in {int, float}:
-        raise _at(operand.place, f"{operand.value!r} is no number: only numbers are compared by order")
+        said = operand.value[:FOUND_CHARS_MAX] if isinstance(operand.value, str) else operand.value
+        raise _at(operand.place, f"{said!r} is no number: only numbers are compared by order")

@@ -54,6 +54,8 @@ WRONG = [
     ("a \u0131S NULL", 3, "is no part of a filter"),
     ("a = FAL\u017fE", 8, "is no part of a filter"),
     ("\u212a = 1", 1, "is no part of a filter"),
+    (f"a > '{'x' * 300}'", 5, f"'{'x' * 40}' is no number"),
+    ('"" = 1', 1, "a name that is empty or without its closing quote"),
     ("a = 1 -- (", 11, None),
     ("a = 1 /* (", 7, "is no part of a filter"),
 ]
