@@ -38,6 +38,19 @@ class DeliveryBatch(NamedTuple):
     damaged: NDArray[np.void]  # units whose record does not match its checksum
     size_bytes: int  # of the records
 
+    def first(self, count: int) -> DeliveryBatch:
+        """Return the batch of its first deliveries alone; the same is passed and damaged."""
+        records = self.records[:count]
+        return self._replace(
+            units=self.units[:count],
+            hour=self.hour[:count],
+            global_index=self.global_index[:count],
+            attempt=self.attempt[:count],
+            order_key=None if self.order_key is None else self.order_key[:count],
+            records=records,
+            size_bytes=sum(map(len, records)),
+        )
+
 
 def index_of(wheel: Wheel, units: NDArray[np.void]) -> NDArray[np.void]:
     """Return what the delay index says of the units of a queue, shape (n,)."""

@@ -31,8 +31,10 @@ class CachedBatches:
         self._context = context
         self._pump = pump
 
-    def build(self, feed: Feed, taken: NDArray[np.void], selection: Selection) -> DeliveryBatch | None:
-        """Return the batch of the first that are taken; the feed takes back the others.
+    def build(
+        self, feed: Feed, taken: NDArray[np.void], selection: Selection, wanted: int
+    ) -> DeliveryBatch | None:
+        """Return the batch of the first ``wanted`` that are selected; the feed takes back the others.
 
         None: the feed takes back all, and delivers nothing until they have been read.
         """
@@ -55,6 +57,9 @@ class CachedBatches:
         if not feed.queue.group:  # copies name their messages
             hour, index = self._context.machine.wheel.ids_of(batch.hour, batch.global_index)
             batch = batch._replace(hour=hour, global_index=index)
+        if len(batch.units) > wanted:
+            feed.refuse(batch.units[wanted:])
+            batch = batch.first(wanted)
         return batch
 
     async def _read_ahead(self, feed: Feed, hours: NDArray[np.uint32]) -> None:

@@ -443,11 +443,12 @@ class GroupDelivery:
             due = self._rate.within(feed.due(now_ms), now_ms)
             share = -(-due // max(1, sum(1 for c in self.consumers if self._wants(c)))) if due else 0
             while due and turn.left > 0 and not feed.awaits_disk and (consumer := self._next_consumer()):
-                most = min(share, self._wants(consumer), self._selection.messages_max)
+                wanted = min(share, self._wants(consumer), due)
                 opened = len(hours)
-                most = feed.within(min(most, due), hours, opened + math.ceil(turn.left * TURN_HOURS_MAX))
+                most = min(self._selection.ahead(wanted), feed.due(now_ms))
+                most = feed.within(most, hours, opened + math.ceil(turn.left * TURN_HOURS_MAX))
                 turn.spend((len(hours) - opened) / TURN_HOURS_MAX)
-                passed += [self._deliver(feed, consumer, now_ms, most), self._load(feed, end, now_ms)]
+                passed += [self._deliver(feed, consumer, now_ms, most, wanted), self._load(feed, end, now_ms)]
                 due = self._rate.within(feed.due(now_ms), now_ms)
             turn.spend((feed.next - looked) / TURN_LOOKS_MAX)
             if any(map(len, passed)):
@@ -472,7 +473,10 @@ class GroupDelivery:
         """Count in the turn what the feeds have done."""
         self._context.turn.spend(sum(feed.take_spent() for feed in self.feeds.values()))
 
-    def _deliver(self, feed: Feed, consumer: Consumer, now_ms: int, most: int) -> NDArray[np.uint64]:
+    def _deliver(
+        self, feed: Feed, consumer: Consumer, now_ms: int, most: int, wanted: int
+    ) -> NDArray[np.uint64]:
+        """Deliver up to ``wanted`` of the next ``most``; return the offsets that the group is not to have."""
         taken = feed.take(now_ms, most)
         index = delivery_batch.index_of(self._context.machine.wheel, taken)
         sizes = np.cumsum(index["size"], dtype=np.int64)
@@ -492,7 +496,7 @@ class GroupDelivery:
         if not len(taken):
             return taken["offset"]
         wheel = self._context.machine.wheel
-        batch = self._batches.build(feed, taken, self._selection)
+        batch = self._batches.build(feed, taken, self._selection, wanted)
         if batch is None:
             return NONE
         if len(batch.damaged):

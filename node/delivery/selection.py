@@ -41,18 +41,24 @@ class Selection:
         self._tags: frozenset[str] = frozenset()
         self._filter: PropertyFilter | None = None
         self._matched = defaultdict[int, BitMap64](BitMap64)
+        self._ahead = 1
 
     def use(self, tags: frozenset[str], by_properties: PropertyFilter | None) -> None:
         """Select by these from now on: of any of the tags, if there are some, and matching the filter."""
         before = "" if self._filter is None else self._filter.text
         if tags != self._tags or before != ("" if by_properties is None else by_properties.text):
             self._matched.clear()
+            self._ahead = 1
         self._tags, self._filter = tags, by_properties
 
     @property
     def messages_max(self) -> int:
         """Messages that one batch may ask about."""
         return min(self._limits.batch_messages_max, TURN_TESTS_MAX // self._tests)
+
+    def ahead(self, wanted: int) -> int:
+        """Return how many messages to ask about for so many: more for each batch of which none matched."""
+        return min(self.messages_max, wanted * self._ahead)
 
     @property
     def bytes_max(self) -> int:
@@ -102,6 +108,7 @@ class Selection:
             answers = [wanted(message.properties) for message in messages]
         matches[asked] = answers
         matched.update(offsets[matches].tolist())
+        self._ahead = 1 if matches.any() else min(2 * self._ahead, self._limits.batch_messages_max)
         return matches
 
 

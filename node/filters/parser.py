@@ -25,10 +25,12 @@ NOT_THERE: Final = {
     "LIKE": "LIKE is not supported: use CONTAINS, STARTSWITH or ENDSWITH",
     "ESCAPE": "ESCAPE is not supported: use CONTAINS, STARTSWITH or ENDSWITH",
     "!": "write <> instead of !=",
+    "'": "a text without its closing quote",
+    '"': "a name that is empty or without its closing quote",
     "==": "write = instead of ==",
     "NULL": "NULL is compared with nothing: write IS NULL or IS NOT NULL",
 }
-"""Advice for what other dialects have."""
+"""Advice for what other dialects have, and for quotes that begin nothing."""
 EXPECTED: Final = {
     "NAME": "a property",
     "INTEGER": "a number",
@@ -90,8 +92,7 @@ def _explained(error: UnexpectedInput, text: str) -> str:
     """Return the place of an error, what is there, and what could be."""
     if isinstance(error, UnexpectedCharacters):
         place = error.pos_in_stream or 0
-        quoted = {"'": "a text without its closing quote", '"': "a name that is empty or without its closing quote"}
-        said = NOT_THERE.get(text[place]) or quoted.get(text[place])
+        said = NOT_THERE.get(text[place])
         return str(_at(place, said or f"{text[place]!r} is no part of a filter"))
     expected = ""
     if isinstance(error, UnexpectedToken | UnexpectedEOF):

@@ -81,6 +81,13 @@ MUTANTS = (
         (f"{PARSER}::test_a_long_text_is_no_number_and_costs_nothing_to_read",),
     ),
     Mutant(
+        "more_is_delivered_than_a_consumer_has_credit_for",
+        "a consumer with little credit is sent all that the group asked about",
+        "        if len(batch.units) > wanted:\n",
+        "        if False:\n",
+        (f"{GROUP}::test_a_consumer_with_little_credit_is_not_asked_for_one_by_one",),
+    ),
+    Mutant(
         "a_batch_asks_any_number_of_comparisons",
         "a consumer's filter holds up the event loop of the leader",
         "        return min(self._limits.batch_messages_max, TURN_TESTS_MAX // self._tests)\n",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from tarry.node.delivery import batch
 from tarry.node.delivery.consumer import Consumer
 from tarry.node.filters.property_filter import PropertyFilter
 from tarry.proto.reasons import Reason
@@ -210,6 +213,39 @@ def test_a_filter_that_matches_nothing_passes_over_more_than_one_turn_takes() ->
             await group.commit()
         assert labels(group) == [last]
         assert len(done(group)) == 600
+
+    play(steps)
+
+
+@pytest.mark.parametrize("credit", [1, 3])
+def test_a_consumer_with_little_credit_is_not_asked_for_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, credit: int
+) -> None:
+    built = []
+    build = batch.build
+
+    def count(*given: Any) -> batch.DeliveryBatch:
+        made = build(*given)
+        built.append(len(made.units))
+        return made
+
+    monkeypatch.setattr(batch, "build", count)
+
+    async def steps(group: Group) -> None:
+        for _ in range(30):
+            schedule(group, *["us"] * 20)
+        wanted = schedule(group, *["eu"] * 50)
+        group.join("a", credit=credit, by_properties=EU)
+        for _ in range(5):
+            await pass_ms(group, 10)
+            await group.commit()
+        assert labels(group) == wanted[:credit]
+        assert len(built) < 15
+        assert len(done(group)) == 600
+        group.add_credit("a", 100)
+        for _ in range(5):
+            await pass_ms(group, 10)
+        assert labels(group) == wanted
 
     play(steps)
 

@@ -78,6 +78,23 @@ def test_a_batch_is_asked_of_so_many_bytes_and_no_more(test: str, count: int, ch
     assert least_ms(made, record, max(1, made.bytes_max // len(record))) < TURN_MS
 
 
+def test_each_batch_without_a_match_doubles_what_is_asked_next() -> None:
+    made = selection("region = 'x'", 100)
+    select = made.of(0)
+    assert select is not None
+    other, same = (Record(properties={"region": one}).SerializeToString() for one in "yx")
+    asked = []
+    for offset, record in enumerate([other, other, other, same, other]):
+        asked.append(made.ahead(3))
+        select(np.array([offset], dtype=np.uint64), [record])
+    assert asked == [3, 6, 12, 24, 3]
+    for offset in range(5, 25):
+        select(np.array([offset], dtype=np.uint64), [other])
+    assert made.ahead(3) == made.messages_max
+    made.use(frozenset(), None)
+    assert made.ahead(3) == 3
+
+
 def test_what_is_asked_counts_in_the_turn() -> None:
     made = selection("region = 'x'", 100)
     assert made.share(made.messages_max, 0) == 1
