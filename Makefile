@@ -112,7 +112,7 @@ bench-readme: $(READY) ## the newest figures of bench and bench-wheel into READM
 .PHONY: bench-parts
 bench-parts: $(READY) ## benchmarks of the parts (each prints one JSON object last)
 	@for name in wheel replication delivery keys; do echo "== $$name"; $(PY) -m "tarry.bench.$$name"; done
-	@for part in ledger metrics; do echo "== $$part"; $(PY) -m tarry.bench.part_cost $$part; done
+	@for part in ledger metrics filter; do echo "== $$part"; $(PY) -m tarry.bench.part_cost $$part; done
 
 .PHONY: bench-console
 bench-console: $(READY) ## the console's pages beside a million pending messages (ARGS="--pending 10000000 --topics 1000")

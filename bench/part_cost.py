@@ -2,6 +2,7 @@
 
     python -m tarry.bench.part_cost ledger [--pairs 4]
     python -m tarry.bench.part_cost metrics             with a scrape of each node every 5 s
+    python -m tarry.bench.part_cost filter              a group that filters by properties, and has all
 
 Each turn starts three nodes anew and measures two rates: of scheduling alone, 100 bytes in batches of 1,000;
 and of whole lives, scheduled, delivered and acknowledged. `cpu_us` is the processor's time of all three
@@ -18,7 +19,7 @@ import re
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Annotated, Any, Final
@@ -32,20 +33,26 @@ from tarry.client.aio import Client, connect
 from tarry.client.local.cluster import LocalCluster, Setting
 
 SCRAPE_S: Final = 5.0
+PROPERTIES: Final = {"region": "eu", "amount": "250", "kind": "order"}
+FILTER: Final = "region = 'eu' AND amount BETWEEN 100 AND 500"
 METRICS_AT: Final = r'"address": "(127\.0\.0\.1:\d+)", "event": "metrics"'
 
 console = Console(stderr=True, highlight=False)
 
 
-async def life_rate(client: Client, topic: str, count: int) -> float:
+async def life_rate(
+    client: Client, topic: str, count: int, properties: Mapping[str, str], by_properties: str = ""
+) -> float:
     """Return messages a second, from the first that is scheduled to the last that is acknowledged."""
     producer, seen = client.producer(), 0
-    async with client.consumer(topic, "bench", credit=20_000) as consumer:
+    async with client.consumer(topic, "bench", credit=20_000, filter=by_properties) as consumer:
         start = time.perf_counter()
 
         async def schedule() -> None:
             for _ in range(0, count, BATCH):
-                await producer.schedule_batch(topic, [BODY] * BATCH, delay_ms=1)
+                await producer.schedule_batch(
+                    topic, [BODY] * BATCH, delay_ms=1, properties=[properties] * BATCH if properties else None
+                )
 
         scheduling = asyncio.create_task(schedule())
         async for batch in consumer.batches():
@@ -63,15 +70,17 @@ def cpu_s(cluster: LocalCluster) -> float:
     return sum(sum(process.cpu_times()[:4]) for process in processes_of(cluster))
 
 
-async def measure(cluster: LocalCluster, messages: int) -> dict[str, float]:
+async def measure(cluster: LocalCluster, messages: int, part: Part, *, on: bool) -> dict[str, float]:
     """Return the figures of a cluster that has just begun."""
+    properties = PROPERTIES if part is Part.FILTER else {}
+    by_properties = FILTER if part is Part.FILTER and on else ""
     async with connect(cluster.addresses) as client:
         await schedule_rate(client, BODY, 10, 4)
-        await life_rate(client, "warm", 5_000)
+        await life_rate(client, "warm", 5_000, properties)
         before_s = cpu_s(cluster)
         scheduled = await schedule_rate(client, BODY, messages // BATCH, 8)
         between_s = cpu_s(cluster)
-        lived = await life_rate(client, "life", messages // 2)
+        lived = await life_rate(client, "life", messages // 2, properties, by_properties)
     scheduling_s, living_s = between_s - before_s, cpu_s(cluster) - between_s
     return {
         "schedule_per_s": scheduled,
@@ -86,11 +95,13 @@ class Part(StrEnum):
 
     LEDGER = "ledger"
     METRICS = "metrics"
+    FILTER = "filter"
 
 
 SETTINGS: Final[dict[Part, dict[bool, dict[str, Setting]]]] = {
     Part.LEDGER: {on: {"ledger": {"enabled": on}} for on in (True, False)},
     Part.METRICS: {True: {"metrics": {"listen": "127.0.0.1:0"}}, False: {}},
+    Part.FILTER: {True: {}, False: {}},
 }
 
 
@@ -119,7 +130,7 @@ def scraped(cluster: LocalCluster) -> Iterator[None]:
 def turn(part: Part, messages: int, *, on: bool) -> dict[str, float]:
     """Measure one cluster, with the part or without."""
     with serving(settings=SETTINGS[part][on]) as cluster, scraped(cluster):
-        figures = asyncio.run(measure(cluster, messages))
+        figures = asyncio.run(measure(cluster, messages, part, on=on))
         return {**figures, "node_mib": rss_bytes(cluster) / 2**20}
 
 
