@@ -18,6 +18,7 @@ PACKAGES: Final = {
         "pyarrow",
         "prometheus_client",
         "cronsim",
+        "lark",
         "tzdata",
     ),
     "spark": ("pyspark", "pyarrow"),  # the others are asked for only by some of its commands

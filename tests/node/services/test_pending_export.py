@@ -17,6 +17,7 @@ from tarry.node.services.backup import CATCH_UP_ENTRIES_MAX
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.message_id import MessageId
+from tarry.proto.record_times import STORED_BYTES, TIMES
 from tarry.replication.loop_holds import Holds
 from tests.node.lone_leader import RECORD, Leader, leader, until
 from tests.simulation.edge import Context, StreamEnded
@@ -38,7 +39,8 @@ async def all_of(
     rows = []
     for part in messages:
         columns = part.messages
-        assert set(columns.records) <= {RECORD}
+        for record in columns.records:
+            assert record.startswith(RECORD) and TIMES.fullmatch(record, len(RECORD))
         for row in range(len(columns.records)):
             name = str(MessageId(head.head.shard, columns.hour[row], columns.global_index[row]))
             rows.append((name, columns.due_ms[row], head.head.topics[columns.topic[row]]))
@@ -59,7 +61,7 @@ def expected(answer: log_pb.ScheduledColumns, topics: list[str]) -> list[tuple[s
 async def test_it_is_of_one_entry_whole_whatever_comes_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pending_export, "PART_BYTES", 10 * len(RECORD))
+    monkeypatch.setattr(pending_export, "PART_BYTES", 10 * (len(RECORD) + STORED_BYTES))
     async with leader(tmp_path, Holds()) as lead:
         now_ms = lead.node.time.now_ms()
         due_ms = now_ms + HOUR_MS * (1 + np.arange(300) % 40)
@@ -170,7 +172,7 @@ async def test_one_that_takes_too_long_ends_however_steadily_it_is_taken(tmp_pat
 async def test_a_part_is_read_while_the_one_before_is_taken_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pending_export, "PART_BYTES", 10 * len(RECORD))
+    monkeypatch.setattr(pending_export, "PART_BYTES", 10 * (len(RECORD) + STORED_BYTES))
     read: list[int] = []
     columns = pending_export._columns
 
