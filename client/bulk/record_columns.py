@@ -4,9 +4,9 @@
                 ▲                    ▲
     a step of all records at once: read a tag and a size, note where the value lies, go on behind it
 
-Every field of a record is length-delimited and has a tag of one octet, so a step is some twenty array
-operations, and there are as many steps as the record with most fields has. Values are then taken out of the
-octets by one call of Arrow a column.
+Every field of a record has a tag of one octet, and all but its times, which are gone over, are
+length-delimited. So a step is some twenty array operations, and there are as many steps as the record with
+most fields has. Values are then taken out of the octets by one call of Arrow a column.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tarry.client.bulk.schema import COLUMNS, RECORD_COLUMNS
+from tarry.proto.record_times import BORN_TAG, STORED_TAG
 from tarry.proto.tarry_message_pb2 import Record
 
 Places: TypeAlias = NDArray[np.int64]
 _VARINT_BYTES: Final = 5
+_TIME_BYTES: Final = 10
 _LENGTH_DELIMITED: Final = 2
 _NUMBERS: Final = {name: Record.DESCRIPTOR.fields_by_name[name].number for name in RECORD_COLUMNS}
 _KEY, _VALUE = 1, 2
@@ -83,6 +85,13 @@ def _fields(data: NDArray[np.uint8], begin: Places, end: Places) -> Fields:
         if not len(row):
             break
         tag = data[at]
+        times = np.flatnonzero((tag == BORN_TAG[0]) | (tag == STORED_TAG[0]))
+        if len(times):  # the others wait for these
+            at = at.copy()
+            at[times] = _behind_time(data, at[times] + 1)
+            if bool((at > end).any()):
+                raise InvalidRecords("a time reaches beyond its record")
+            continue
         if bool(((tag & 0x87) != _LENGTH_DELIMITED).any()):
             raise InvalidRecords("a field of a record is none of this protocol")
         size, value = _varints(data, at + 1)
@@ -115,6 +124,18 @@ def _varints(data: NDArray[np.uint8], at: Places) -> tuple[Places, Places]:
     if len(more):
         raise InvalidRecords("a size in a record is no number")
     return number, behind
+
+
+def _behind_time(data: NDArray[np.uint8], at: Places) -> Places:
+    """Return the places behind the times that begin at places, shape (n,)."""
+    behind, more = at, np.arange(len(at))
+    for _ in range(_TIME_BYTES):
+        octet = data[behind[more]]
+        behind[more] += 1
+        more = more[octet >= 0x80]
+        if not len(more):
+            return behind
+    raise InvalidRecords("a time in a record is no number")
 
 
 def _taken(octets: bytes, begin: Places, size: Places, kind: pa.DataType) -> pa.Array:

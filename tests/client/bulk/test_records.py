@@ -14,6 +14,7 @@ from tarry.client.bulk.record_bytes import ends_of, framed_records, octets_of, r
 from tarry.client.bulk.record_columns import InvalidRecords, columns_of
 from tarry.client.bulk.schema import COLUMNS, RECORD_COLUMNS
 from tarry.client.records import record
+from tarry.proto.record_times import BORN_TAG, STORED_TAG, times
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
@@ -43,6 +44,30 @@ def rows_of(messages: list[dict[str, Any]]) -> pa.RecordBatch:
 
 def plain(rows: pa.RecordBatch) -> list[dict[str, Any]]:
     return [{**row, "properties": dict(row["properties"])} for row in rows.to_pylist()]
+
+
+@settings(deadline=None)
+@given(st.lists(messages, max_size=12), st.data())
+def test_the_times_that_a_leader_appends_are_gone_over(
+    messages: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    time = st.integers(-(2**63), 2**63 - 1)
+    parts = st.builds(lambda born_ms, stored_ms: Record(born_ms=born_ms, stored_ms=stored_ms), time, time)
+    own = data.draw(st.lists(st.just(Record()) | parts, min_size=len(messages), max_size=len(messages)))
+    serialized = [
+        one.SerializeToString() + record(**message) + times(data.draw(st.sampled_from([0, 1, 2**40])), 2**40)
+        for one, message in zip(own, messages, strict=True)
+    ]
+    read = plain(pa.RecordBatch.from_arrays(columns_of(serialized), schema=RECORDS))
+    assert read == plain(rows_of(messages))
+
+
+@pytest.mark.parametrize(
+    "record", [BORN_TAG, BORN_TAG + b"\x80" * 5, STORED_TAG + b"\xff" * 10 + b"\0", b"\x68\x01"]
+)
+def test_a_time_that_does_not_end_is_refused_and_another_number_too(record: bytes) -> None:
+    with pytest.raises(InvalidRecords):
+        columns_of([b"", record])
 
 
 @settings(deadline=None)
