@@ -136,6 +136,7 @@ class Core:
             told_all=lambda: self.leadership.told_all,
             hello=Hello(applies, VERSION, equal, digest_of(equal)),
             cluster_level=lambda: self.machine.level,
+            flush_ms=lambda: self.machine.queues.defaults.flush_ms,
             on_heartbeat=self._hear,
             on_role=self._on_role,
             snapshot_source=StateSource(
@@ -154,6 +155,7 @@ class Core:
         )
 
     async def _before_checkpoint(self) -> None:
+        await self.driver.flush()  # a state is never ahead of what a loss of power leaves of its log
         await self.ledger.write(sync=True)
         await self.keys.write()
 

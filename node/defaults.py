@@ -11,6 +11,7 @@ from typing import Final
 
 from tarry.node.config import CLASSIC_DELAY_LEVELS_MS, Delivery, Dispatch, NodeConfig
 from tarry.proto import dead_letters
+from tarry.proto.tarry_message_pb2 import DURABILITY_SYNC
 from tarry.proto.tarry_operator_pb2 import BackOff, BackOffTable, ClusterSettings, DelayLevels, GroupPolicy
 from tarry.replication.state_machine import cluster_settings
 from tarry.replication.state_machine.cluster_settings import ClusterDefaults
@@ -78,6 +79,8 @@ def whole(defaults: ClusterDefaults, config: NodeConfig) -> tuple[ClusterSetting
     found = ClusterSettings(
         group_policy=last,
         delay_levels=DelayLevels(delay_ms=map(_held, delay_levels_ms(defaults, config))),
+        durability=defaults.settings.durability or DURABILITY_SYNC,
+        flush_ms=defaults.settings.flush_ms or cluster_settings.FLUSH_MS,
         **{name: _held(getattr(times, name)) for name in TIMES},
     )
     own = defaults.settings

@@ -40,7 +40,7 @@ class LogEntry(_message.Message):
     def __init__(self, commands: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class ScheduleColumns(_message.Message):
-    __slots__ = ("producer", "sequence", "topics", "topic", "due_ms", "delay_ms", "delay_level", "tag_mask", "records", "jitter_ms", "born_ms")
+    __slots__ = ("producer", "sequence", "topics", "topic", "due_ms", "delay_ms", "delay_level", "tag_mask", "records", "jitter_ms", "born_ms", "durability")
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class ScheduleColumns(_message.Message):
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     JITTER_MS_FIELD_NUMBER: _ClassVar[int]
     BORN_MS_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
     producer: str
     sequence: int
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -63,7 +64,8 @@ class ScheduleColumns(_message.Message):
     records: _containers.RepeatedScalarFieldContainer[bytes]
     jitter_ms: bytes
     born_ms: int
-    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topic: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., delay_ms: _Optional[bytes] = ..., delay_level: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., jitter_ms: _Optional[bytes] = ..., born_ms: _Optional[int] = ...) -> None: ...
+    durability: _tarry_message_pb2.Durability
+    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topic: _Optional[bytes] = ..., due_ms: _Optional[bytes] = ..., delay_ms: _Optional[bytes] = ..., delay_level: _Optional[bytes] = ..., tag_mask: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., jitter_ms: _Optional[bytes] = ..., born_ms: _Optional[int] = ..., durability: _Optional[_Union[_tarry_message_pb2.Durability, str]] = ...) -> None: ...
 
 class ScheduledColumns(_message.Message):
     __slots__ = ("shard", "hour", "global_index", "due_ms", "overdue", "repeated", "repeats")

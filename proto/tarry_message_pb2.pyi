@@ -7,6 +7,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Durability(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DURABILITY_UNSPECIFIED: _ClassVar[Durability]
+    DURABILITY_SYNC: _ClassVar[Durability]
+    DURABILITY_ASYNC: _ClassVar[Durability]
+
 class RetryReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     RETRY_REASON_UNSPECIFIED: _ClassVar[RetryReason]
@@ -19,6 +25,9 @@ class MessageState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MESSAGE_STATE_PENDING: _ClassVar[MessageState]
     MESSAGE_STATE_RELEASED: _ClassVar[MessageState]
     MESSAGE_STATE_CANCELLED: _ClassVar[MessageState]
+DURABILITY_UNSPECIFIED: Durability
+DURABILITY_SYNC: Durability
+DURABILITY_ASYNC: Durability
 RETRY_REASON_UNSPECIFIED: RetryReason
 RETRY_REASON_NACKED: RetryReason
 RETRY_REASON_LEASE_EXPIRED: RetryReason

@@ -1,4 +1,5 @@
 from tarry.proto import tarry_consumer_pb2 as _tarry_consumer_pb2
+from tarry.proto import tarry_message_pb2 as _tarry_message_pb2
 from tarry.proto import tarry_query_pb2 as _tarry_query_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -271,20 +272,24 @@ class TopicSettings(_message.Message):
     def __init__(self, retention_ms: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., release_per_s_max: _Optional[int] = ..., pending_max: _Optional[int] = ..., misfire: _Optional[_Union[MisfirePolicy, str]] = ..., misfire_after_ms: _Optional[int] = ..., catch_up_per_s_max: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retention_max_ms: _Optional[int] = ..., group_policy: _Optional[_Union[GroupPolicy, _Mapping]] = ...) -> None: ...
 
 class ClusterSettings(_message.Message):
-    __slots__ = ("group_policy", "retention_ms", "group_expiry_ms", "temporary_group_ms", "delay_levels", "idempotency_window_ms")
+    __slots__ = ("group_policy", "retention_ms", "group_expiry_ms", "temporary_group_ms", "delay_levels", "idempotency_window_ms", "durability", "flush_ms")
     GROUP_POLICY_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     GROUP_EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
     TEMPORARY_GROUP_MS_FIELD_NUMBER: _ClassVar[int]
     DELAY_LEVELS_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_MS_FIELD_NUMBER: _ClassVar[int]
     group_policy: GroupPolicy
     retention_ms: int
     group_expiry_ms: int
     temporary_group_ms: int
     delay_levels: DelayLevels
     idempotency_window_ms: int
-    def __init__(self, group_policy: _Optional[_Union[GroupPolicy, _Mapping]] = ..., retention_ms: _Optional[int] = ..., group_expiry_ms: _Optional[int] = ..., temporary_group_ms: _Optional[int] = ..., delay_levels: _Optional[_Union[DelayLevels, _Mapping]] = ..., idempotency_window_ms: _Optional[int] = ...) -> None: ...
+    durability: _tarry_message_pb2.Durability
+    flush_ms: int
+    def __init__(self, group_policy: _Optional[_Union[GroupPolicy, _Mapping]] = ..., retention_ms: _Optional[int] = ..., group_expiry_ms: _Optional[int] = ..., temporary_group_ms: _Optional[int] = ..., delay_levels: _Optional[_Union[DelayLevels, _Mapping]] = ..., idempotency_window_ms: _Optional[int] = ..., durability: _Optional[_Union[_tarry_message_pb2.Durability, str]] = ..., flush_ms: _Optional[int] = ...) -> None: ...
 
 class DelayLevels(_message.Message):
     __slots__ = ("delay_ms",)

@@ -133,7 +133,7 @@ class LoggedEntry(_message.Message):
     def __init__(self, term: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
 
 class Append(_message.Message):
-    __slots__ = ("term", "prev_index", "prev_term", "commit_index", "sequence", "entries", "prev_chain")
+    __slots__ = ("term", "prev_index", "prev_term", "commit_index", "sequence", "entries", "prev_chain", "deferred")
     TERM_FIELD_NUMBER: _ClassVar[int]
     PREV_INDEX_FIELD_NUMBER: _ClassVar[int]
     PREV_TERM_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +141,7 @@ class Append(_message.Message):
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     PREV_CHAIN_FIELD_NUMBER: _ClassVar[int]
+    DEFERRED_FIELD_NUMBER: _ClassVar[int]
     term: int
     prev_index: int
     prev_term: int
@@ -148,21 +149,24 @@ class Append(_message.Message):
     sequence: int
     entries: _containers.RepeatedCompositeFieldContainer[LoggedEntry]
     prev_chain: int
-    def __init__(self, term: _Optional[int] = ..., prev_index: _Optional[int] = ..., prev_term: _Optional[int] = ..., commit_index: _Optional[int] = ..., sequence: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[LoggedEntry, _Mapping]]] = ..., prev_chain: _Optional[int] = ...) -> None: ...
+    deferred: bool
+    def __init__(self, term: _Optional[int] = ..., prev_index: _Optional[int] = ..., prev_term: _Optional[int] = ..., commit_index: _Optional[int] = ..., sequence: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[LoggedEntry, _Mapping]]] = ..., prev_chain: _Optional[int] = ..., deferred: _Optional[bool] = ...) -> None: ...
 
 class Appended(_message.Message):
-    __slots__ = ("term", "sequence", "next_index", "success", "reset")
+    __slots__ = ("term", "sequence", "next_index", "success", "reset", "flushed_index")
     TERM_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     NEXT_INDEX_FIELD_NUMBER: _ClassVar[int]
     SUCCESS_FIELD_NUMBER: _ClassVar[int]
     RESET_FIELD_NUMBER: _ClassVar[int]
+    FLUSHED_INDEX_FIELD_NUMBER: _ClassVar[int]
     term: int
     sequence: int
     next_index: int
     success: bool
     reset: bool
-    def __init__(self, term: _Optional[int] = ..., sequence: _Optional[int] = ..., next_index: _Optional[int] = ..., success: _Optional[bool] = ..., reset: _Optional[bool] = ...) -> None: ...
+    flushed_index: int
+    def __init__(self, term: _Optional[int] = ..., sequence: _Optional[int] = ..., next_index: _Optional[int] = ..., success: _Optional[bool] = ..., reset: _Optional[bool] = ..., flushed_index: _Optional[int] = ...) -> None: ...
 
 class VoteRequest(_message.Message):
     __slots__ = ("term", "last_index", "last_term", "transfer", "transfer_number")
@@ -252,7 +256,7 @@ class Heartbeat(_message.Message):
     def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., transfer_number: _Optional[int] = ..., state: _Optional[bytes] = ..., patience_ms: _Optional[int] = ..., address: _Optional[str] = ..., level: _Optional[int] = ..., asks_settings: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("term", "sent", "wall_ms", "applied_index", "patience_ms", "level", "version", "settings_digest", "settings")
+    __slots__ = ("term", "sent", "wall_ms", "applied_index", "patience_ms", "level", "version", "settings_digest", "flushed_index", "settings")
     TERM_FIELD_NUMBER: _ClassVar[int]
     SENT_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
@@ -261,6 +265,7 @@ class HeartbeatReply(_message.Message):
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    FLUSHED_INDEX_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     term: int
     sent: float
@@ -270,8 +275,9 @@ class HeartbeatReply(_message.Message):
     level: int
     version: str
     settings_digest: int
+    flushed_index: int
     settings: bytes
-    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., patience_ms: _Optional[int] = ..., level: _Optional[int] = ..., version: _Optional[str] = ..., settings_digest: _Optional[int] = ..., settings: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, term: _Optional[int] = ..., sent: _Optional[float] = ..., wall_ms: _Optional[int] = ..., applied_index: _Optional[int] = ..., patience_ms: _Optional[int] = ..., level: _Optional[int] = ..., version: _Optional[str] = ..., settings_digest: _Optional[int] = ..., flushed_index: _Optional[int] = ..., settings: _Optional[bytes] = ...) -> None: ...
 
 class SettingList(_message.Message):
     __slots__ = ("names", "values")

@@ -44,7 +44,7 @@ CHANGE_OUTCOME_ALREADY_SO: ChangeOutcome
 CHANGE_OUTCOME_DUE_DIFFERS: ChangeOutcome
 
 class ScheduleRequest(_message.Message):
-    __slots__ = ("topic", "record", "due_ms", "delay_ms", "delay_level", "producer", "sequence", "jitter_ms", "born_ms")
+    __slots__ = ("topic", "record", "due_ms", "delay_ms", "delay_level", "producer", "sequence", "jitter_ms", "born_ms", "durability")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     RECORD_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +54,7 @@ class ScheduleRequest(_message.Message):
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     JITTER_MS_FIELD_NUMBER: _ClassVar[int]
     BORN_MS_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
     topic: str
     record: _tarry_message_pb2.Record
     due_ms: int
@@ -63,7 +64,8 @@ class ScheduleRequest(_message.Message):
     sequence: int
     jitter_ms: int
     born_ms: int
-    def __init__(self, topic: _Optional[str] = ..., record: _Optional[_Union[_tarry_message_pb2.Record, _Mapping]] = ..., due_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., delay_level: _Optional[int] = ..., producer: _Optional[str] = ..., sequence: _Optional[int] = ..., jitter_ms: _Optional[int] = ..., born_ms: _Optional[int] = ...) -> None: ...
+    durability: _tarry_message_pb2.Durability
+    def __init__(self, topic: _Optional[str] = ..., record: _Optional[_Union[_tarry_message_pb2.Record, _Mapping]] = ..., due_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., delay_level: _Optional[int] = ..., producer: _Optional[str] = ..., sequence: _Optional[int] = ..., jitter_ms: _Optional[int] = ..., born_ms: _Optional[int] = ..., durability: _Optional[_Union[_tarry_message_pb2.Durability, str]] = ...) -> None: ...
 
 class ScheduleResponse(_message.Message):
     __slots__ = ("id", "due_ms", "overdue", "repeated")
@@ -78,7 +80,7 @@ class ScheduleResponse(_message.Message):
     def __init__(self, id: _Optional[str] = ..., due_ms: _Optional[int] = ..., overdue: _Optional[bool] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class ScheduleBatchRequest(_message.Message):
-    __slots__ = ("producer", "sequence", "topics", "topic", "due_ms", "delay_ms", "delay_level", "tag_mask", "records", "jitter_ms", "born_ms")
+    __slots__ = ("producer", "sequence", "topics", "topic", "due_ms", "delay_ms", "delay_level", "tag_mask", "records", "jitter_ms", "born_ms", "durability")
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +92,7 @@ class ScheduleBatchRequest(_message.Message):
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     JITTER_MS_FIELD_NUMBER: _ClassVar[int]
     BORN_MS_FIELD_NUMBER: _ClassVar[int]
+    DURABILITY_FIELD_NUMBER: _ClassVar[int]
     producer: str
     sequence: int
     topics: _containers.RepeatedScalarFieldContainer[str]
@@ -101,7 +104,8 @@ class ScheduleBatchRequest(_message.Message):
     records: _containers.RepeatedScalarFieldContainer[bytes]
     jitter_ms: _containers.RepeatedScalarFieldContainer[int]
     born_ms: int
-    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topic: _Optional[_Iterable[int]] = ..., due_ms: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[_Iterable[int]] = ..., delay_level: _Optional[_Iterable[int]] = ..., tag_mask: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[bytes]] = ..., jitter_ms: _Optional[_Iterable[int]] = ..., born_ms: _Optional[int] = ...) -> None: ...
+    durability: _tarry_message_pb2.Durability
+    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., topic: _Optional[_Iterable[int]] = ..., due_ms: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[_Iterable[int]] = ..., delay_level: _Optional[_Iterable[int]] = ..., tag_mask: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[bytes]] = ..., jitter_ms: _Optional[_Iterable[int]] = ..., born_ms: _Optional[int] = ..., durability: _Optional[_Union[_tarry_message_pb2.Durability, str]] = ...) -> None: ...
 
 class ScheduleBatchResponse(_message.Message):
     __slots__ = ("shard", "hour", "global_index", "due_ms", "overdue", "repeated", "repeats")

@@ -33,6 +33,10 @@ class Replica:
     hello: Hello = Hello()  # noqa: RUF009 - a value that never changes
     cluster_level: Callable[[], int] = lambda: 1
     """The cluster's level, as the machine here has applied it."""
+    flush_ms: Callable[[], int] = lambda: 0
+    """Within it the cluster's durability lets written entries be flushed, as applied here; 0: at once."""
+    flush_awaited: bool = False
+    """Somebody waits until a majority has flushed an entry."""
     given_away: set[int] = field(default_factory=set)
     """Indices of states that followers were given, and have not gone on from yet."""
     dropped: Counter[tuple[str, Dropped]] = field(default_factory=Counter)

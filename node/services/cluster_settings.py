@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tarry.node.assembly import Core
 from tarry.node.defaults import whole
 from tarry.node.edge.leader_calls import Answer
@@ -9,9 +11,17 @@ from tarry.node.services.policy_faults import policy_fault
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.reasons import Reason
+from tarry.proto.tarry_message_pb2 import DURABILITY_ASYNC
+from tarry.replication.journal.power_loss import BOOT_ID
 from tarry.replication.state_machine import cluster_settings
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.refusal import Refusal
+
+
+NO_BOOT_ID: Final = (
+    f"the leader's system tells no boot id ({BOOT_ID}), so it would not notice that its machine lost its power: "
+    "keep durability sync, or run the nodes on Linux"
+)
 
 
 class ClusterCalls:
@@ -19,17 +29,20 @@ class ClusterCalls:
 
     def __init__(self, core: Core) -> None:
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
-        self._config = core.config
+        self._config, self._journal = core.config, core.journal
 
     async def set(self, request: pb.SetClusterRequest) -> Answer:
         """Change the settings, and answer as ``describe``."""
         text = cluster_settings.fault(request.settings, request.unset)
         if text := text or policy_fault(self._config, request.settings.group_policy):
             return Refusal(Reason.SETTING_INVALID, text)
+        if request.settings.durability == DURABILITY_ASYNC and not self._journal.may_defer:
+            return Refusal(Reason.SETTING_INVALID, NO_BOOT_ID)
         command = log_pb.ClusterSettingsCommand(
             settings=request.settings, unset=request.unset, now_ms=self._time.now_ms()
         )
-        done = await self._driver.propose(self._machine.encode(command), cost_us(command))
+        # Flushed: who goes back to sync is answered once no loss of power takes anything back.
+        done = await self._driver.propose(self._machine.encode(command), cost_us(command), flushed=True)
         return done if isinstance(done, Refusal) else self._described()
 
     async def describe(self, _: pb.DescribeClusterRequest) -> Answer:

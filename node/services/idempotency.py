@@ -63,8 +63,10 @@ class IdempotentSchedules:
         self._deciding: set[asyncio.Task[Answer]] = set()
         self._deciding_bytes = 0
 
-    async def answer(self, command: log_pb.ScheduleCommand) -> Answer:
+    async def answer(self, command: log_pb.ScheduleCommand, *, flushed: bool = False) -> Answer:
         """Return the answer to a command: a ScheduleBatchResponse, serialized. Raises what a proposal does.
+
+        ``flushed``: only once a majority has flushed all of it, what was scheduled before too.
 
         A caller that goes away does not end it: its keys are under way until what is proposed is decided.
         """
@@ -72,7 +74,7 @@ class IdempotentSchedules:
         too_much = self._deciding and self._deciding_bytes + size > BYTES_MAX
         if too_much or len(self._deciding) >= REQUESTS_MAX:
             raise Overloaded(RETRY_MS)
-        deciding = asyncio.ensure_future(self._in_turn(command))
+        deciding = asyncio.ensure_future(self._in_turn(command, flushed=flushed))
         self._deciding.add(deciding)
         self._deciding_bytes += size
         deciding.add_done_callback(partial(self._decided, size))
@@ -84,7 +86,7 @@ class IdempotentSchedules:
         if not deciding.cancelled():
             deciding.exception()  # known, whether its caller still waits for it or not
 
-    async def _in_turn(self, command: log_pb.ScheduleCommand) -> Answer:
+    async def _in_turn(self, command: log_pb.ScheduleCommand, *, flushed: bool) -> Answer:
         names = names_of(command)
         rows = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))  # the first of each
         before = {self._under_way[name] for name in rows.keys() & self._under_way.keys()}
@@ -94,7 +96,7 @@ class IdempotentSchedules:
             if before:
                 await asyncio.wait(before)
                 await self._turns.enter(1 / TURN_REQUESTS)
-            return await self._decide(command, names, rows)
+            return await self._decide(command, names, rows, flushed=flushed)
         finally:
             for name in rows:
                 if self._under_way.get(name) is decided:
@@ -102,7 +104,12 @@ class IdempotentSchedules:
             decided.set_result(None)
 
     async def _decide(
-        self, command: log_pb.ScheduleCommand, names: Sequence[Name], rows: Mapping[Name, int]
+        self,
+        command: log_pb.ScheduleCommand,
+        names: Sequence[Name],
+        rows: Mapping[Name, int],
+        *,
+        flushed: bool,
     ) -> Answer:
         await self._driver.read_barrier()
         term = self._driver.consensus.state.term
@@ -119,12 +126,18 @@ class IdempotentSchedules:
             encoded = self._machine.encode(part)
             if self._driver.consensus.state.term != term:
                 raise NotLeader(None)  # another leader's entries may lie between
-            outcome: Scheduled | Refusal = await self._driver.propose(encoded, cost_us(part))
+            outcome: Scheduled | Refusal = await self._driver.propose(
+                encoded, cost_us(part), flushed=flushed
+            )
             if not isinstance(outcome, Scheduled):
                 return outcome.of_rows(new)
             if part is command:
                 return outcome.response
             scheduled = log_pb.ScheduledColumns.FromString(outcome.response)
+        elif flushed and self._machine.queues.defaults.flush_ms:
+            # The request whose keys these are may have been answered before it was flushed, or not at all.
+            nothing = log_pb.ClusterSettingsCommand()
+            await self._driver.propose(self._machine.encode(nothing), cost_us(nothing), flushed=True)
         return _response(scheduled, names, rows, used, new)
 
     async def _conflict(

@@ -34,7 +34,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
-from tarry.proto.tarry_message_pb2 import Record, Retried
+from tarry.proto.tarry_message_pb2 import DURABILITY_ASYNC, DURABILITY_UNSPECIFIED, Record, Retried
 from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.lanes import queue_of
@@ -61,6 +61,8 @@ NOT_FOUND_TEXT: Final = (
     "no message has this id, or none that this caller may know of: it was never given, the message's hour "
     "has been deleted, or the token lacks the right to produce to its topic"
 )
+WEAKEST: Final = frozenset({DURABILITY_UNSPECIFIED, DURABILITY_ASYNC})
+"""Of a request: the cluster's own durability counts. What a later version may ask for counts as sync."""
 
 OUTCOMES_OF_0_2_0: Final = np.arange(8, dtype=np.uint32)
 """By outcome of a cancel, what 0.2.0 answers."""
@@ -148,10 +150,12 @@ class ProducerService:
         refusal = self._topics_allow(command.request) or self._disk_allows()
         if refusal is not None:
             return refusal
+        flushed = command.request.durability not in WEAKEST
+        command.request.ClearField("durability")
         if command.idempotent:
-            return await self._idempotent.answer(command)
+            return await self._idempotent.answer(command, flushed=flushed)
         outcome: Scheduled | Repeated | Refusal = await self._driver.propose(
-            self._machine.encode(command), cost_us(command)
+            self._machine.encode(command), cost_us(command), flushed=flushed
         )
         if isinstance(outcome, Repeated):
             return await self._repeats.response(outcome.given)

@@ -99,6 +99,7 @@ class Intake:
             records=[record],
             jitter_ms=np.array([request.jitter_ms], U4).tobytes() if request.jitter_ms else b"",
             born_ms=request.born_ms,
+            durability=request.durability,
         )
         return self._columns(columns, columns.SerializeToString(), now_ms)
 

@@ -23,6 +23,7 @@ from tarry.replication.driver import first_start, leadership_transfer
 from tarry.replication.driver.adaptive_writes import Writes
 from tarry.replication.driver.apply import Applier, Machine
 from tarry.replication.driver.fast_path import FastPath
+from tarry.replication.driver.flushing import Flushing
 from tarry.replication.driver.install_snapshot import SnapshotInstaller, StateMismatch, finish_installing
 from tarry.replication.driver.level_raise import LevelRaise
 from tarry.replication.driver.membership_change import MembershipChanges
@@ -77,6 +78,7 @@ class Driver:
         told_all: Callable[[], bool] = lambda: True,
         hello: Hello = Hello(),  # noqa: B008 - a value that never changes
         cluster_level: Callable[[], int] = lambda: 1,
+        flush_ms: Callable[[], int] = lambda: 0,
         run_blocking: RunBlocking | None = None,
         write_journal: Writes | None = None,
         holds: Holds | None = None,
@@ -88,6 +90,7 @@ class Driver:
         `heartbeat`: what one sent then, by the monotonic clock, says of the dispatcher's state. `known`: what
         this node knows of it, for whom it elects. `told_all`: the last heartbeat said all of it.
         `cluster_level`: as the machine has applied it; `hello` says what this node can apply.
+        `flush_ms`: by the cluster's durability, as applied, what is written is flushed within it; 0: at once.
         `run_blocking`: how disk work leaves the event loop, else a thread; `write_journal`: how the journal
         is written, else by `run_blocking`.
 
@@ -129,6 +132,7 @@ class Driver:
             told_all=told_all,
             hello=hello,
             cluster_level=cluster_level,
+            flush_ms=flush_ms,
         )
         self._replica = Replica(
             node=node,
@@ -141,9 +145,11 @@ class Driver:
             applied=machine.applied_index,
             hello=hello,
             cluster_level=cluster_level,
+            flush_ms=flush_ms,
             holds=holds or Holds(),
             timings=timings or Timings(),
         )
+        self._flushing = Flushing(self._replica)
         self._fast_path = FastPath(self._replica, self._barrier, on_heartbeat)
         self._applier = Applier(self._replica, machine, self._proposals)
         self._membership_changes = MembershipChanges(self._replica, self._set_peers)
@@ -172,8 +178,10 @@ class Driver:
                 await self._turn()
             if replica.failure is not None:
                 raise replica.failure
+            await self._flushing.end()
         finally:
             replica.stopping = True
+            await self._flushing.stop()
             if self._timer is not None:
                 self._timer.cancel()
             self._installer.cancel()
@@ -193,17 +201,18 @@ class Driver:
         self._replica.stopping = True
         self._replica.wake.set()
 
-    async def propose(self, command: bytes, cost_us: int = 0) -> Any:
+    async def propose(self, command: bytes, cost_us: int = 0, *, flushed: bool = False) -> Any:
         """Return the machine's outcome of the command, once it is committed and applied here.
 
         `cost_us`: what applying it is thought to take; entries are filled up to a bound of it.
+        `flushed`: only once a majority has flushed it, also where the cluster's durability is async.
 
         Raises NotLeader, Unknown, Overloaded, CommandTooLarge. A cancelled call may still be applied.
         """
         if self._replica.consensus.state.role is not Role.LEADER or self._replica.stopping:
             raise self._replica.not_leader()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._proposals.put(command, answer, cost_us)
+        self._proposals.put(command, answer, cost_us, flushed=flushed and self._replica.flush_ms() > 0)
         self._replica.wake.set()
         return await answer
 
@@ -244,6 +253,10 @@ class Driver:
     def unable(self, level: int) -> Mapping[str, str]:
         """Return the members that have said to this leader that they cannot apply a level, with why."""
         return self._level_raise.unable(level)
+
+    async def flush(self) -> None:
+        """Return once all that is in the journal now is flushed. Raises what ends the process."""
+        await self._flushing.flush()
 
     def compact(self, index: int) -> None:
         """Drop entries up to `index`, which the durable state contains; some stay for slow followers."""
@@ -332,7 +345,7 @@ class Driver:
         if source is not None:
             self._installer.ask(source)
         outbox = consensus.outbox.take()
-        batch = journal.stage()
+        batch = journal.stage(defer=self._flushing.may_defer())
         if batch is None or self._is_quick(batch):
             self._write_at_once(batch, outbox)
             if self._applier.due and replica.now() - began_s >= SHARED_TURN_S:
@@ -340,7 +353,9 @@ class Driver:
             self._applier.apply()
         else:
             await self._write_and_apply(batch, outbox)
+        self._answer_flushed()
         if batch is not None:
+            self._flushing.wrote(batch)
             self._begin_upkeep()
         if self._said_of_members() != self._peers_by:
             self._set_peers()
@@ -348,21 +363,27 @@ class Driver:
         for peer, messages, origin in heard:
             self._receive(peer, messages, origin)
         self._notify()
-        if more or self._inbound or self._applier.due:
+        if more or self._inbound or self._applier.due or self._flushing.due:
             replica.wake.set()
         replica.end_turn()
 
     def _is_quick(self, batch: Batch) -> bool:
         small = batch.size_bytes <= AT_ONCE_BYTES_MAX and not self._journal.is_long(batch)
-        return small and self._write_journal.quick
+        return small and (batch.deferred or self._write_journal.quick)
+
+    def _answer_flushed(self) -> None:
+        if self._proposals.awaits_flush:
+            self._proposals.flushed(self._replica.consensus.log_replication.flushed_index())
+        self._replica.flush_awaited = self._proposals.awaits_flush
 
     def _write_at_once(self, batch: Batch | None, outbox: Outgoing) -> None:
         """Write within the turn of the event loop, before what rests on the write is sent."""
         if batch is not None:
             early, outbox = self._barrier.split(outbox)
             self._barrier.send(early)  # the peers work while this disk does
+            write = self._write_journal.deferred if batch.deferred else self._write_journal.at_once
             with self._replica.holds.by("journal write"):
-                self._write_journal.at_once(partial(self._journal.write, batch))
+                write(partial(self._journal.write, batch))
             self._journal.mark_durable(batch)
         self._barrier.send(outbox)
 

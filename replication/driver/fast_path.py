@@ -72,7 +72,7 @@ class FastPath:
             return False
         if kind == "heartbeat_reply":
             return state.leads(message.heartbeat_reply.term)
-        if kind != "appended" or replica.awaited:
+        if kind != "appended" or replica.awaited or replica.flush_awaited:
             return False
         return self._commits_nothing(peer, message.appended)
 

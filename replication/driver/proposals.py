@@ -27,13 +27,21 @@ class Proposals:
         # by index: term, size in bytes, when it was proposed, answers
         self._under_way: dict[int, tuple[int, int, float, Answers]] = {}
         self._under_way_bytes = 0
+        self._to_flush: set[asyncio.Future[Any]] = set()  # answers that wait for a majority's flush, too
+        self._unflushed: deque[tuple[int, asyncio.Future[Any], Any]] = deque()  # of entries that are applied
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
 
-    def put(self, command: bytes, answer: asyncio.Future[Any], cost_us: int = 0) -> None:
-        """Add a command; `cost_us`: estimated time to apply it. Raises CommandTooLarge, Overloaded."""
+    def put(
+        self, command: bytes, answer: asyncio.Future[Any], cost_us: int = 0, *, flushed: bool = False
+    ) -> None:
+        """Add a command; `cost_us`: estimated time to apply it.
+
+        `flushed`: the answer waits until a majority has flushed the entry, whatever the durability.
+        Raises CommandTooLarge, Overloaded.
+        """
         settings = self._settings
         if len(command) > settings.command_bytes_max:
             raise CommandTooLarge(f"{len(command)} bytes; at most {settings.command_bytes_max}")
@@ -41,6 +49,9 @@ class Proposals:
         if full or len(self._waiting) >= settings.waiting_commands_max:
             raise Overloaded(settings.overload_retry_ms)
         self._waiting.append((command, cost_us, answer))
+        if flushed:
+            self._to_flush.add(answer)
+            answer.add_done_callback(self._to_flush.discard)
         self._waiting_bytes += len(command)
         self._waiting_cost_us += cost_us
 
@@ -92,6 +103,8 @@ class Proposals:
             index = consensus.append(entry_payload(commands))
             if index is None:
                 raise ConsensusViolated("the engine refused a proposal while it leads")
+            if self._to_flush and not self._to_flush.isdisjoint(answers):
+                consensus.log_replication.demand_flush(index)
             self.proposed(index, consensus.state.term, answers, len(commands), now)
             proposed_bytes += len(commands)
         return False
@@ -112,15 +125,32 @@ class Proposals:
             _refuse(answers, NotLeader(None))
             return None
         for answer, outcome in zip(answers, outcomes, strict=False):
-            if not answer.done():
+            if answer in self._to_flush:
+                self._unflushed.append((index, answer, outcome))
+            elif not answer.done():
                 answer.set_result(outcome)
         return proposed_s
+
+    @property
+    def awaits_flush(self) -> bool:
+        """True if an answer waits for nothing but a majority's flush."""
+        return bool(self._unflushed)
+
+    def flushed(self, index: int) -> None:
+        """Answer the proposers of the applied entries up to one that a majority has flushed."""
+        while self._unflushed and self._unflushed[0][0] <= index:
+            _, answer, outcome = self._unflushed.popleft()
+            if not answer.done():
+                answer.set_result(outcome)
 
     def lose_leadership(self, leader: str | None) -> None:
         waiting, self._waiting = self._waiting, deque()
         self._waiting_bytes = self._waiting_cost_us = 0
         under_way, self._under_way, self._under_way_bytes = self._under_way, {}, 0
         _refuse([answer for _, _, answer in waiting], NotLeader(leader))
+        unflushed, self._unflushed = self._unflushed, deque()
+        lost = Unknown("leadership was lost before a majority had flushed the command")
+        _refuse([answer for _, answer, _ in unflushed], lost)
         for *_, answers in under_way.values():
             _refuse(answers, Unknown("leadership was lost while the command was under way"))
 

@@ -71,6 +71,9 @@ class Journal:
         self.durable_spoken = self._spoken
         """Durably so."""
         self.durable_index = self._last
+        """Up to here entries are on the disk, or written and not flushed: then a kill leaves them."""
+        self.flushed_index = self._last
+        """Up to here no loss of power takes them back."""
         self.durable_term = self._head.term
 
     # What it holds
@@ -177,6 +180,7 @@ class Journal:
             staged = self._staged.delete_from
             self._staged.delete_from = index if staged is None else min(staged, index)
             self.durable_index = before
+            self.flushed_index = min(self.flushed_index, before)
         self._last = before
         self._staged.head = True
 
@@ -270,8 +274,25 @@ class Journal:
 
     # Durability
 
-    def stage(self) -> Batch | None:
-        """Return the changes since the last call; None: nothing that needs a write."""
+    def demand_flush(self) -> None:
+        """Let the next batch not be deferred: with it all before it is flushed, too."""
+        self._staged.head = True
+
+    @property
+    def may_defer(self) -> bool:
+        """True if the storage would notice a loss of power between a write and its flush."""
+        return self._storage.may_defer
+
+    @property
+    def is_marked(self) -> bool:
+        """True if a loss of power now would be taken for one that has taken something back."""
+        return self._storage.is_marked
+
+    def stage(self, *, defer: bool = False) -> Batch | None:
+        """Return the changes since the last call; None: nothing that needs a write.
+
+        `defer`: entries alone may be flushed later; a term, a vote, or a deletion never is.
+        """
         staged, self._staged = self._staged, Staged()
         if not staged.any():
             return None
@@ -285,10 +306,11 @@ class Journal:
             self._last,
             head.term,
             self._spoken,
+            defer and staged.may_wait and self._storage.may_defer,
         )
 
     def write(self, batch: Batch) -> None:
-        """Write a batch, blocking until it is durable.
+        """Write a batch, blocking until it is durable, or written where it is deferred.
 
         May run in a thread while the journal is read, not while it is written.
         """
@@ -306,8 +328,22 @@ class Journal:
         """Do what makes later writes short. Blocks, and may run in a thread beside a write."""
         self._storage.upkeep()
 
+    def flush(self) -> None:
+        """Make durable what was written before. Blocks, and may run in a thread beside a write."""
+        self._storage.flush()
+
+    def settle(self) -> None:
+        """Note on the disk that nothing waits for a flush, if nothing does; as `flush`."""
+        self._storage.settle()
+
+    def mark_flushed(self, index: int) -> None:
+        """Note that a flush has ended which began when `index` was the last that was written."""
+        self.flushed_index = max(self.flushed_index, min(index, self.durable_index))
+
     def mark_durable(self, batch: Batch) -> None:
         self.durable_index, self.durable_term = batch.last_index, batch.term
+        if not batch.deferred:
+            self.flushed_index = batch.last_index
         self.durable_spoken = batch.spoken
         self._tail.trim(min(self._last, self.durable_index))
 
@@ -373,7 +409,7 @@ class Journal:
         index, term, chain = position.index, position.term, position.chain
         self._tail.clear()
         self._changes.clear()
-        self.durable_index = 0
+        self.durable_index = self.flushed_index = 0
         self._staged = Staged(delete_from=0, puts={index: mark(term, chain)}, head=True)
         self._first = index
         self._sizes = Sizes()

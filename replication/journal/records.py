@@ -52,6 +52,8 @@ class Batch:
     last_index: int
     term: int
     spoken: Set[str] = frozenset()
+    deferred: bool = False
+    """It may be written now and flushed later: until then a power loss takes it back."""
 
     @property
     def size_bytes(self) -> int:
@@ -67,6 +69,11 @@ class Staged:
     puts: dict[int, bytes] = field(default_factory=dict)
     delete_below: int | None = None
     head: bool = False
+
+    @property
+    def may_wait(self) -> bool:
+        """True if it only adds entries: of anything else a majority's word may rest on this disk alone."""
+        return bool(self.puts) and not self.head and self.delete_from is None and self.delete_below is None
 
     def any(self) -> bool:
         return self.head or bool(self.puts) or self.delete_from is not None or self.delete_below is not None
@@ -94,8 +101,22 @@ class Storage(Protocol):
     def upkeep(self) -> None:
         """Do what makes later writes short; blocks, and may run in a thread beside a write."""
 
+    @property
+    def may_defer(self) -> bool:
+        """True if a write may be flushed later: a loss of power in between would be noticed."""
+
+    @property
+    def is_marked(self) -> bool:
+        """True if a loss of power now would be taken for one that has taken something back."""
+
     def write(self, batch: Batch) -> None:
-        """Write all of the batch or none of it, durably."""
+        """Write all of the batch or none of it, durably; one that is deferred so that a kill leaves it."""
+
+    def flush(self) -> None:
+        """Make durable what has been written before; may run in a thread beside a write."""
+
+    def settle(self) -> None:
+        """Note durably that nothing waits for a flush, unless something does; as `flush`."""
 
     def close(self) -> None: ...
 

@@ -6,6 +6,11 @@ last frame may lack sectors, and these are zeros. A frame that fails its checks
 - lacks a sector, and no frame follows: its write never ended, and the next one begins a segment;
 - lacks none, or a frame follows: it had been synced, and is damaged.
 
+A frame of a deferred batch is written without a sync, behind the mark that `power_loss` describes. Under the
+same boot id all such frames are there when the log is opened, and are written and synced again; under another
+one the log is not opened, unless it is to be cut at the first frame that lacks a sector. Only the last segment
+has such frames: it is synced before the next one begins.
+
 A segment gets its name once its first frame is synced. Its header says which frame was the last one before
 it, so what follows that one in the segment before does not count.
 
@@ -29,6 +34,7 @@ from typing import Final
 from tarry.proto.files import make_folder, sync_path
 from tarry.replication.journal import wal_frames
 from tarry.replication.journal.entry_places import EntryPlaces
+from tarry.replication.journal.power_loss import UNKNOWN_BOOT, PowerLost, UnflushedMark, is_lost
 from tarry.replication.journal.records import Batch, JournalDamaged, JournalMisused
 from tarry.replication.journal.wal_frames import HEADER_BYTES, Frame, SegmentHeader
 
@@ -56,10 +62,28 @@ class WriteAheadLog:
     and a second try would report success for what is gone (Rebello et al., ATC 2020).
     """
 
-    def __init__(self, folder: Path, *, segment_bytes: int = SEGMENT_BYTES) -> None:
-        """Open the segments of a folder, which is made where it is missing. Raises JournalDamaged."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        boot: str = UNKNOWN_BOOT,
+        cut: bool = False,
+    ) -> None:
+        """Open the segments of a folder, which is made where it is missing.
+
+        ``boot``: the machine's boot id; without one no batch is deferred. ``cut``: after a loss of power, open
+        what is left, up to the first frame that is not whole.
+        Raises JournalDamaged, PowerLost.
+        """
         make_folder(folder)
         self._folder = folder
+        self._lost_power = is_lost(folder, boot)
+        if self._lost_power and not cut:
+            raise PowerLost(f"{folder} had entries that were not flushed when the machine lost its power")
+        self._mark = UnflushedMark(folder, boot)
+        self._marking = threading.Lock()
+        self._deferred = self._synced = 0  # sequences: of the last frame without a sync, of the last synced one
         self._segment_bytes = segment_bytes
         self._places = EntryPlaces()
         self._segments: dict[int, _Segment] = {}  # by number, the one that is written last
@@ -70,7 +94,7 @@ class WriteAheadLog:
         self._next: _Segment | None = None  # is allocated, and has no name yet
         self._allocating = threading.Lock()
         self._allocated_at = 0  # number of the last segment when it was tried ahead
-        self._failed = False
+        self._failed = self._flush_failed = False
         try:
             self._open()
         except BaseException:
@@ -97,8 +121,9 @@ class WriteAheadLog:
         return self._places.first_from(self._numbers - max(1, size_bytes // self._segment_bytes))
 
     def is_long(self, batch: Batch) -> bool:
-        """Return whether a batch needs a segment that is not allocated, which takes many times as long."""
-        return not self._fits(batch) and not self._has_next(batch)
+        """Return whether a batch needs a segment that is not allocated, or the mark: both take long."""
+        unmarked = batch.deferred and not self._mark.is_set
+        return unmarked or (not self._fits(batch) and not self._has_next(batch))
 
     def needs_upkeep(self) -> bool:
         """Return whether a segment is to be allocated ahead or removed."""
@@ -117,12 +142,51 @@ class WriteAheadLog:
                     if error.errno not in _FULL:
                         raise
 
+    @property
+    def may_defer(self) -> bool:
+        return self._mark.may_be_set and not self._lost_power
+
+    @property
+    def is_marked(self) -> bool:
+        return self._mark.is_set
+
     def write(self, batch: Batch) -> None:
-        if self._failed:
+        if self._failed or self._flush_failed:
             raise JournalMisused("a write after one that failed")
         self._failed = True
-        self._append(batch)
+        if batch.deferred and self.may_defer and self._fits(batch):
+            self._write_unsynced(batch)
+        else:
+            self._append(batch)
         self._failed = False
+
+    def flush(self) -> None:
+        """Sync what was written before.
+
+        By a file of its own, so that an error of the disk is told to this sync and to one beside it: the
+        kernel tells each open file of an error once.
+        """
+        if not self._segments:
+            return
+        sequence = self._sequence  # before the segment: one that ends meanwhile is synced by the write
+        try:
+            fd = os.open(self._last.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:  # as it ended it was synced, and no entry is in it any more
+            return
+        try:
+            os.fdatasync(fd)
+        except OSError:
+            self._flush_failed = True
+            raise
+        finally:
+            os.close(fd)
+        self._synced = max(self._synced, sequence)
+
+    def settle(self) -> None:
+        """Remove the mark, unless a frame waits for its sync: a loss of power then costs nothing."""
+        with self._marking:
+            if self._deferred <= self._synced and not self._failed and not self._flush_failed:
+                self._mark.clear()
 
     def close(self) -> None:
         for segment in self._segments.values():
@@ -130,8 +194,19 @@ class WriteAheadLog:
         self._segments.clear()
         self._forget_next()
 
+    def _write_unsynced(self, batch: Batch) -> None:
+        segment, at = self._last, self._end
+        data, frame = wal_frames.encode_frame(batch, self._sequence + 1, self._crc, segment.mark)
+        with self._marking:
+            self._mark.set()  # first: a frame without it would be lost unnoticed
+            self._deferred = self._sequence + 1
+        _write(segment.fd, data, at)
+        self._take_in(segment, at, frame)
+
     def _append(self, batch: Batch) -> None:
         begins = not self._fits(batch)
+        if begins and self._deferred > self._synced:
+            os.fdatasync(self._last.fd)  # of the segments only the last may lack sectors
         segment, at = (self._begun(batch), HEADER_BYTES) if begins else (self._last, self._end)
         data, frame = wal_frames.encode_frame(batch, self._sequence + 1, self._crc, segment.mark)
         if begins:
@@ -144,6 +219,7 @@ class WriteAheadLog:
         if begins:
             self._name(segment)
         self._take_in(segment, at, frame)
+        self._synced = self._sequence
 
     def _fits(self, batch: Batch) -> bool:
         return bool(self._segments) and self._end + _frame_bytes_max(batch) <= self._last.size_bytes
@@ -248,11 +324,14 @@ class WriteAheadLog:
     def _end_opening(self, segment: _Segment, data: bytes, last: int) -> None:
         """Look at what follows the last frame, which begins at ``last``, and make that frame durable."""
         has_remains = bool(data[self._end :].rstrip(b"\0"))
-        if last == self._end or (has_remains and not wal_frames.is_unfinished(data, self._end, segment.mark)):
+        unfinished = self._lost_power or wal_frames.is_unfinished(data, self._end, segment.mark)
+        if last == self._end or (has_remains and not unfinished):
             raise JournalDamaged(f"the frame after {self._sequence}: checksum")
         # The process that wrote the last frame may have ended before its sync, or by the error of it:
-        # then the kernel shows bytes that are not on the disk, and would not write them by itself.
-        _write(segment.fd, data[last : self._end], last)
+        # then the kernel shows bytes that are not on the disk, and would not write them by itself. Where
+        # frames were deferred, any of them may be such.
+        first = HEADER_BYTES if self._mark.is_set else last
+        _write(segment.fd, data[first : self._end], first)
         os.fdatasync(segment.fd)
         if has_remains:
             self._end = segment.size_bytes  # zeros over them would be relied on, whatever their sync did

@@ -47,6 +47,7 @@ class Consensus:
         told_all: Callable[[], bool] = lambda: True,
         hello: Hello = Hello(),  # noqa: B008 - a value that never changes
         cluster_level: Callable[[], int] = lambda: 1,
+        flush_ms: Callable[[], int] = lambda: 0,
     ) -> None:
         self.node = node
         self._clock = clock
@@ -78,6 +79,7 @@ class Consensus:
             settings=settings,
             hello=hello,
             cluster_level=cluster_level,
+            flush_ms=flush_ms,
         )
         self.elections = Elections(context, known)
         self.log_replication = LogReplication(context, self.elections)

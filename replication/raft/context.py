@@ -34,3 +34,5 @@ class Context:
     hello: Hello
     cluster_level: Callable[[], int]
     """The cluster's level, as this replica has applied it."""
+    flush_ms: Callable[[], int] = lambda: 0
+    """Within it written entries are flushed, as this replica has applied it; 0: before they are answered."""

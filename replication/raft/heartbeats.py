@@ -149,6 +149,7 @@ class Heartbeats:
             sent=beat.sent,
             wall_ms=int(self._clock.wall_ms()),
             applied_index=self.applied,
+            flushed_index=self._journal.flushed_index,
             patience_ms=patience_ms,
             level=self._hello.level,
             version=self._hello.version,
@@ -167,6 +168,8 @@ class Heartbeats:
         self._engine.heard(peer, reply.patience_ms / 1000)
         progress = self._peers[peer]
         progress.applied_index = reply.applied_index
+        flushed = min(reply.flushed_index, self._engine.match_index(peer))
+        progress.flushed_index = max(progress.flushed_index, flushed)
         if reply.sent >= progress.hello_at:
             progress.hello_at, progress.hello = reply.sent, _hello(progress.hello, reply)
 

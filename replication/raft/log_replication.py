@@ -19,6 +19,8 @@ class LogReplication:
         self._elections = elections
         self._clock = context.clock
         self._settings = context.settings
+        self._flush_ms = context.flush_ms
+        self._flush_to = 0  # of this leadership: the last entry that is flushed before it is answered
         self._snapshot_source: str | None = None
         self.sent_at = 0.0
 
@@ -50,6 +52,12 @@ class LogReplication:
                 "prevLogTerm": plan.prev_term,
             },
         )
+        said = plan.next_index - 1 if plan.success else 0
+        if not append.deferred and said > self._journal.flushed_index:
+            self._journal.demand_flush()  # the answer leaves after the write
+            flushed = said
+        else:
+            flushed = min(said, self._journal.flushed_index)
         self._outbox.say(
             peer,
             appended=Appended(
@@ -58,6 +66,7 @@ class LogReplication:
                 next_index=plan.next_index,
                 success=plan.success,
                 reset=not plan.success,
+                flushed_index=flushed,
             ),
         )
 
@@ -82,8 +91,21 @@ class LogReplication:
         )
         if answer.success:
             self._engine.keep_next_index(peer, following)
+            progress, match = self._peers[peer], self._engine.match_index(peer)
+            progress.flushed_index = max(progress.flushed_index, min(answer.flushed_index, match))
         if self._engine.next_index(peer) <= self._journal.last_index:
             self._engine.kick()
+
+    def demand_flush(self, index: int) -> None:
+        """Let an entry of this leader, the last one, be flushed wherever it is acknowledged."""
+        self._flush_to = index
+        self._journal.demand_flush()
+
+    def flushed_index(self) -> int:
+        """Return up to where a majority has flushed the log, as this leader knows."""
+        flushed = [self._journal.flushed_index]
+        flushed += [self._peers[voter].flushed_index for voter in self._engine.voters]
+        return sorted(flushed, reverse=True)[len(flushed) // 2]
 
     def on_need_snapshot(self, peer: str, need: NeedSnapshot) -> None:
         """Note that a snapshot is needed; if one was installed meanwhile, tell the leader where to go on."""
@@ -142,6 +164,7 @@ class LogReplication:
             append.prev_chain = self._journal.chain_at(append.prev_index)
         append.commit_index = progress.told_commit_index = message["commit_index"]
         append.sequence = flow.sent(size_bytes, now)
+        append.deferred = self._flush_ms() > 0 and append.prev_index >= self._flush_to
         for payload, _, term in entries:
             append.entries.add(term=term, payload=payload)
         self._outbox.put(peer, sent)
@@ -150,7 +173,9 @@ class LogReplication:
 
     def observe(self) -> None:
         """Reset what depends on role and term."""
+        self._flush_to = 0
         for peer, progress in self._peers.items():
             progress.told_commit_index = None
+            progress.flushed_index = 0
             progress.flow.forget()
             self._engine.reach(peer, progress.linked)  # only a leader opens flows

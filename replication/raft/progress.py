@@ -25,6 +25,8 @@ class Progress:
     """Commit index in the latest append to it; None: none since the connection, role or term changed."""
     applied_index: int = 0
     """Index that it has applied, by its latest answer to a heartbeat; 0: there was none."""
+    flushed_index: int = 0
+    """Up to here no loss of power takes its log back, by its answers to this leadership."""
     hello: Hello | None = None
     """What it says of itself in the latest of its answers."""
     hello_at: float = -math.inf

@@ -11,13 +11,18 @@ from collections.abc import Iterable
 from typing import Final
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_message_pb2 import DURABILITY_ASYNC, DURABILITY_SYNC
 from tarry.proto.tarry_operator_pb2 import ClusterSettings
 from tarry.replication.state_machine import group_policies
 
 TIME_MS_MAX: Final = group_policies.WAIT_MS_MAX
 DELAY_LEVELS_MAX: Final = 1_000
+FLUSH_MS: Final = 200
+"""Where the settings say nothing else."""
+FLUSH_MS_MIN: Final = 10
+FLUSH_MS_MAX: Final = 10_000
 _LEAST: Final = {"retention_ms": 1, "group_expiry_ms": 0, "temporary_group_ms": 1, "idempotency_window_ms": 1}
-OWN_FIELDS: Final = (*_LEAST, "delay_levels")
+OWN_FIELDS: Final = (*_LEAST, "delay_levels", "durability", "flush_ms")
 FIELDS: Final = (*group_policies.FIELDS, *OWN_FIELDS)
 """Names, of the policy's fields too; no two are alike."""
 
@@ -36,6 +41,10 @@ def fault(settings: ClusterSettings, unset: Iterable[str] = ()) -> str:
         delays = settings.delay_levels.delay_ms
         if not 1 <= len(delays) <= DELAY_LEVELS_MAX or not all(1 <= one <= TIME_MS_MAX for one in delays):
             return f"delay_levels has 1 to {DELAY_LEVELS_MAX} delays of 1 to {TIME_MS_MAX} ms"
+    if settings.HasField("durability") and settings.durability not in (DURABILITY_SYNC, DURABILITY_ASYNC):
+        return "durability is sync or async"
+    if settings.HasField("flush_ms") and not FLUSH_MS_MIN <= settings.flush_ms <= FLUSH_MS_MAX:
+        return f"flush_ms is {FLUSH_MS_MIN} to {FLUSH_MS_MAX}"
     of_policy = [name for name in listed if name in group_policies.FIELDS]
     return group_policies.fault(settings.group_policy, of_policy)
 
@@ -46,6 +55,14 @@ class ClusterDefaults:
     def __init__(self) -> None:
         self.settings = ClusterSettings()
         self.seeded = False
+
+    @property
+    def flush_ms(self) -> int:
+        """Time within which what is written is flushed; 0: before it is acknowledged."""
+        settings = self.settings
+        if settings.durability != DURABILITY_ASYNC:
+            return 0
+        return settings.flush_ms or FLUSH_MS
 
     def change(self, command: log_pb.ClusterSettingsCommand) -> None:
         """Apply a command without a fault. A seed leaves what is set as it is, and only the first counts."""

@@ -62,7 +62,7 @@ class _Log:
     def __init__(self, commit: Callable[[list[bytes]], list[Outcome]]) -> None:
         self._commit = commit
 
-    async def propose(self, command: bytes, cost_us: int = 0) -> Outcome:
+    async def propose(self, command: bytes, cost_us: int = 0, *, flushed: bool = False) -> Outcome:
         assert cost_us >= 0
         (outcome,) = self._commit([command])
         return outcome

@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from tarry.replication.journal import wal_frames
+from tarry.replication.journal.power_loss import MARK, is_lost
 from tarry.replication.journal.records import Batch, JournalDamaged
 from tarry.replication.journal.wal_frames import HEADER_BYTES, SECTOR_BYTES
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
@@ -39,6 +40,10 @@ class SimDisk:
         self.fails = False
         self.room_bytes: int | None = None
         self._before: Files | None = None
+        self._boots = 1
+        self._flushed: Files | None = None  # as a loss of power would leave them; None: as they are
+        self.lost_power = False
+        """It had entries that were not flushed when its machine lost its power; what is left can be read."""
         self._open()
 
     def read_head(self) -> bytes | None:
@@ -63,6 +68,24 @@ class SimDisk:
         with unsynced():
             self._log.upkeep()
 
+    @property
+    def may_defer(self) -> bool:
+        return self._log.may_defer
+
+    @property
+    def is_marked(self) -> bool:
+        return self._log.is_marked
+
+    def flush(self) -> None:
+        with unsynced():
+            self._log.flush()
+        self._note_sync()
+
+    def settle(self) -> None:
+        with unsynced():
+            self._log.settle()
+        self._note_sync()
+
     def write(self, batch: Batch) -> None:
         if self.fails:
             self._leave_something(batch)
@@ -73,13 +96,35 @@ class SimDisk:
                 raise DiskFailed("ENOSPC")
         if not self.syncs and self._before is None:
             self._before = self._files()
+        before = self._files() if batch.deferred and self._flushed is None else self._flushed
         with unsynced():
             self._log.write(batch)
+        self._flushed = before
+        self._note_sync()
+
+    def _note_sync(self) -> None:
+        """Note what a loss of power would leave now: the mark is there before the first deferred frame."""
+        if self._log._deferred <= self._log._synced:
+            self._flushed = None
+        elif self._flushed is not None:
+            self._flushed[MARK] = (self._folder / MARK).read_bytes()
 
     def close(self) -> None: ...
 
+    def kill(self, under_way: Batch | None) -> None:
+        """The process is killed while `under_way` is being written: what it has written stays."""
+        if under_way is not None and self._rng.random() < 0.5:
+            with unsynced():
+                self._log.write(under_way)
+        self._replace(self._files())
+        self._flushed = None
+
     def crash(self, under_way: Batch | None) -> None:
         """Power is lost while `under_way` is being written."""
+        self._boots += 1
+        if self._flushed is not None:
+            self._lose_unflushed(under_way)
+            return
         if self._before is not None:
             self._replace(self._before)
             self._before = None
@@ -87,6 +132,15 @@ class SimDisk:
             self._tear(under_way)
         else:
             self._replace(self._files())
+
+    def _lose_unflushed(self, under_way: Batch | None) -> None:
+        """Of what was written since the last flush any sectors are gone."""
+        flushed, self._flushed = self._flushed, None
+        assert flushed is not None
+        if under_way is not None:
+            with unsynced():
+                self._log.write(under_way)
+        self._replace(torn(flushed, self._files(), self._rng))
 
     def turn_bit(self) -> str:
         """Turn a bit anywhere before the last frame; return where."""
@@ -102,7 +156,8 @@ class SimDisk:
         """Whether the log, as it is on the disk now, is found to be damaged."""
         try:
             with unsynced():
-                WriteAheadLog(self._folder, segment_bytes=SEGMENT_BYTES).close()
+                boot = f"boot {self._boots}"
+                WriteAheadLog(self._folder, segment_bytes=SEGMENT_BYTES, boot=boot).close()
         except JournalDamaged:
             return True
         return False
@@ -134,8 +189,10 @@ class SimDisk:
         self._open()
 
     def _open(self) -> None:
+        boot = f"boot {self._boots}"
+        self.lost_power = is_lost(self._folder, boot)
         with unsynced():
-            self._log = WriteAheadLog(self._folder, segment_bytes=SEGMENT_BYTES)
+            self._log = WriteAheadLog(self._folder, segment_bytes=SEGMENT_BYTES, boot=boot, cut=self.lost_power)
 
 
 def _proven(files: Files) -> list[tuple[str, int, int]]:

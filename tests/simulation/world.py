@@ -127,8 +127,20 @@ class SimNode:
 
     def start(self, members: dict[str, str]) -> None:
         configured = self.configured(members)
-        if configured is not None:
+        if self.disk.lost_power and self.phase is None:
+            self._note_lost_power()
+        elif configured is not None:
+            if self.disk.lost_power:  # the others have let it go
+                self.disk, self.checkpoint = SimDisk(self.world.rng), Checkpoint()
             self._open(configured)
+
+    def _note_lost_power(self) -> None:
+        """It may have forgotten what it had acknowledged: nothing of it runs before the others let it go."""
+        self.world.note(f"{self.name} does not start: its machine lost its power")
+        self.world.checker.sometimes["power lost"] += 1
+        self.lacks = max(self.world.checker.applied, default=0)
+        self.world.checker.promised.pop(self.name, None)
+        self.world.rejoin(self)
 
     def _open(self, members: dict[str, str]) -> None:
         world = self.world
@@ -153,6 +165,7 @@ class SimNode:
             on_role=self._on_role,
             snapshot_source=snapshots,
             snapshot_sink=snapshots,
+            flush_ms=lambda: world.flush_ms,
             run_blocking=self._run_blocking,
             write_journal=SimWrites(self, self._run_blocking),
         )
@@ -167,16 +180,26 @@ class SimNode:
     def crash(self) -> None:
         """Power loss: what was not synced is gone, or half there."""
         if self.alive:
-            self.alive = False
-            self.transport.kill()
-            self.processor.stop()
-            self._task.cancel()
+            self._had = self.journal.durable_index, self.journal.durable_term
+            self._end()
             self.disk.crash(self._under_way)
             self._under_way = None
 
+    def kill(self) -> None:
+        """Kill the process: what it has written stays."""
+        if self.alive:
+            self._end()
+            self.disk.kill(self._under_way)
+            self._under_way = None
+
+    def _end(self) -> None:
+        self.alive = False
+        self.transport.kill()
+        self.processor.stop()
+        self._task.cancel()
+
     def lose_disk(self) -> None:
         """Its journal and state are gone, and with them what it has promised."""
-        self._had = self.journal.durable_index, self.journal.durable_term
         self.crash()
         self.disk = SimDisk(self.world.rng)
         self.checkpoint = Checkpoint()
@@ -295,6 +318,8 @@ class World:
         self.counts: Counter[str] = Counter()
         self.changes_members = False
         """An operator has a change under way."""
+        self.flush_ms = 0
+        """By the cluster's durability; 0: sync."""
         self._failed = asyncio.Event()
         self._rejoining: list[asyncio.Future[None]] = []
         self._commands = 0

@@ -114,7 +114,8 @@ def test_a_takeover_that_was_interrupted_begins_anew(tmp_path: Path, monkeypatch
 def test_a_takeover_that_ends_at_any_call_of_the_disk_begins_anew_or_is_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(WriteAheadLog.__init__, "__kwdefaults__", {"segment_bytes": 16 << 10})
+    kept = WriteAheadLog.__init__.__kwdefaults__ or {}
+    monkeypatch.setattr(WriteAheadLog.__init__, "__kwdefaults__", kept | {"segment_bytes": 16 << 10})
     before, number, done = in_lmdb(tmp_path / "lmdb", write_five), 0, False
     while not done:
         begun, left = tmp_path / f"begun {number}", tmp_path / f"left {number}"
