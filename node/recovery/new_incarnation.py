@@ -24,3 +24,4 @@ def begin(journal: Journal, incarnation: int, now_ms: int) -> None:
     assert batch is not None
     journal.write(batch)
     journal.mark_durable(batch)
+    journal.settle()

@@ -133,6 +133,10 @@ class SimDisk:
         else:
             self._replace(self._files())
 
+    def reopen(self) -> None:
+        """As the next process does."""
+        self._replace(self._files())
+
     def _lose_unflushed(self, under_way: Batch | None) -> None:
         """Of what was written since the last flush any sectors are gone."""
         flushed, self._flushed = self._flushed, None

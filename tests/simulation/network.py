@@ -55,7 +55,7 @@ class Network:
         """Those too that have not started yet."""
         self.addresses: dict[str, str] = {}
         """Of nodes that are reached only there; the others are found by their names."""
-        self._watch = watch
+        self.watch(watch)
         self._cuts: dict[tuple[str, str], bool] = {}  # (from, to): whether the ends notice
         self._last: dict[tuple[str, str, bool], float] = {}
         self._held: dict[tuple[str, str], list[bytes]] = {}
@@ -69,6 +69,10 @@ class Network:
         self.bytes_per_s: float | None = None
         """Of each way between two nodes; None: frames take no time for their size."""
         self._pipes: dict[tuple[str, str], _Pipe] = {}
+
+    def watch(self, watch: Watch) -> None:
+        """Tell of each message that is said to `watch` from now on."""
+        self._watch = watch
 
     def cut(self, sender: str, receiver: str, *, noticed: bool) -> None:
         self._cuts[sender, receiver] = noticed

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import pytest
 
-from tests.simulation import virtual_loop
+from tarry.node.recovery.recover_alone import go_alone, survey
+from tarry.replication.journal.journal import Journal
+from tarry.replication.raft.membership import Membership
+from tests.simulation.checker import Checker
 from tests.simulation.playing import followers, scenario, write
 from tests.simulation.world import SimNode, World
 
@@ -89,5 +92,101 @@ def test_what_is_flushed_or_at_rest_costs_no_rejoin() -> None:
             node.start(world.members)
         await write(world, 3)
         assert not world.checker.sometimes["power lost"]
+
+    scenario(play)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_async_power_loss_majority(seed: int) -> None:
+    """All machines lose their power: nothing runs by itself, and the best log lacks `flush_ms` at most."""
+
+    async def play(world: World) -> None:
+        loop, draw = asyncio.get_running_loop(), random.Random(seed)
+        world.flush_ms = FLUSH_MS
+        told_s: dict[int, float] = {}
+
+        async def schedule() -> None:
+            while leader := world.leader():
+                before = world.checker.most_acknowledged
+                await world.propose(leader)
+                told_s.update({i: loop.time() for i in range(before + 1, world.checker.most_acknowledged + 1)})
+
+        scheduling = asyncio.ensure_future(schedule())
+        await asyncio.sleep(0.5 + draw.random())
+        await until(lambda: all(map(waits, world.nodes)))
+        for node in world.nodes:
+            node.crash()
+        went_s = loop.time()
+        await scheduling
+        for node in world.nodes:
+            node.start(world.members)
+        await asyncio.sleep(5)
+        assert world.leader() is None
+        assert not any(node.alive for node in world.nodes)
+        assert world.checker.sometimes["power lost"] == 3
+        last = await recover(world)
+        assert min(told_s) <= last
+        assert all(went_s - at_s <= FLUSH_MS / 1000 for index, at_s in told_s.items() if index > last)
+
+    scenario(play)
+
+
+async def recover(world: World) -> int:
+    """The node with the best log goes on alone, as an operator has it; the others come back by themselves.
+
+    Return the last entry that is left.
+    """
+    logs = {node: Journal(node.disk, incarnation=1) for node in world.nodes}
+    best = max(world.nodes, key=lambda node: (logs[node].last_term, logs[node].last_index))
+    journal = logs[best]
+    last = journal.last_index
+    forget(world, last)
+    found = survey(best.name, Membership(journal, world.members), journal)
+    go_alone(journal, found, 0)  # without `Meet`, from which newcomers have a number, frames are of none
+    best.disk.reopen()
+    assert not best.disk.lost_power
+    world.stay(best)
+    best.start(world.members)
+    await until(lambda: all(node.is_whole() for node in world.nodes))
+    return last
+
+
+def forget(world: World, last: int) -> None:
+    """What the best log lacks is lost: the checks go on with what it has."""
+    before, world.checker = world.checker, Checker()
+    world.checker.sometimes = before.sometimes
+    world.network.watch(world.checker.on_said)
+    world.checker.applied = {index: entry for index, entry in before.applied.items() if index <= last}
+    world.checker.place = {command: index for command, index in before.place.items() if index <= last}
+    for node in world.nodes:
+        node.lacks = last
+    acknowledged = before.acknowledged.items()
+    world.checker.acknowledged = {command: index for command, index in acknowledged if index <= last}
+
+
+def test_a_request_may_ask_for_a_flush_and_waits_for_a_majority_of_them() -> None:
+    async def play(world: World) -> None:
+        world.flush_ms = 10_000
+        await load(world, 20)
+        leader = await world.until_led()
+        for node in world.nodes:
+            node.sync_s = 0.05
+        index = await leader.driver.propose(b"flushed", flushed=True)
+        assert sum(node.journal.flushed_index >= index for node in world.nodes) >= 2
+        later = await leader.driver.propose(b"written")
+        assert not any(node.journal.flushed_index >= later for node in world.nodes)
+
+    scenario(play)
+
+
+def test_who_goes_back_to_sync_flushes_what_waits() -> None:
+    async def play(world: World) -> None:
+        world.flush_ms = 10_000
+        await load(world, 20)
+        assert any(map(waits, world.nodes))
+        world.flush_ms = 0
+        await write(world, 1)
+        await asyncio.sleep(0.2)
+        assert not any(map(waits, world.nodes))
 
     scenario(play)

@@ -321,7 +321,7 @@ class World:
         self.flush_ms = 0
         """By the cluster's durability; 0: sync."""
         self._failed = asyncio.Event()
-        self._rejoining: list[asyncio.Future[None]] = []
+        self._rejoining: dict[str, asyncio.Future[None]] = {}
         self._commands = 0
         self.nodes = [self.make_node(f"n{i + 1}") for i in range(names)]
         self.members = {node.name: f"{node.name}:1" for node in self.nodes}
@@ -374,7 +374,12 @@ class World:
         """The node leaves and comes back, as it is told to."""
         if node.phase is None:
             node.phase = Phase.LEAVING
-            self._rejoining.append(asyncio.ensure_future(self._watched(come_back(self, node))))
+            self._rejoining[node.name] = asyncio.ensure_future(self._watched(come_back(self, node)))
+
+    def stay(self, node: SimNode) -> None:
+        """The node does not leave: an operator has it go on with what it has."""
+        self._rejoining.pop(node.name).cancel()
+        node.phase = node.lacks = None
 
     async def _watched(self, work: Awaitable[None]) -> None:
         try:
