@@ -22,6 +22,7 @@ from tarry.client.consumers.consumer_options import ConsumerOptions, PullerOptio
 from tarry.client.consumers.message import Message, MessageBatch, Stamp
 from tarry.client.consumers.puller import Puller
 from tarry.client.consumers.unsettled import AckOutcome, FailedAcks
+from tarry.client.durability import Durability
 from tarry.client.errors import TarryError
 from tarry.client.found import CancelledByKey, FoundMessage, FoundPage
 from tarry.client.operators.cluster_operator import (
@@ -91,6 +92,7 @@ __all__ = [
     "Cron",
     "DeletedTopic",
     "DryRun",
+    "Durability",
     "Exponential",
     "Exported",
     "FailedAcks",

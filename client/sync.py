@@ -26,6 +26,7 @@ from tarry.client.aio import (
     Cron as Cron,
     DeletedTopic as DeletedTopic,
     DryRun as DryRun,
+    Durability as Durability,
     Exponential as Exponential,
     Exported as Exported,
     FailedAcks as FailedAcks,

@@ -11,6 +11,7 @@ import typer
 
 from tarry.client.cli.policies import parse_back_off, texts_of
 from tarry.client.cli.times import duration_text, parse_duration_ms, parse_start, parse_time_ms
+from tarry.client.durability import Durability
 from tarry.client.integers import INT64_MAX
 from tarry.client.operators.topic_settings import Misfire
 from tarry.client.start_position import Start
@@ -162,6 +163,20 @@ CLUSTER_FIELDS: Final = (
         "how long behind a message's release its idempotency key counts",
     ),
     Field("delay_levels_ms", "Delay levels", read_delays, show_delays, "what levels 1, 2, … mean: 1s,5s,10s"),
+    Field(
+        "durability",
+        "Durability",
+        Durability,
+        str,
+        "sync: answers wait for a majority's disks; async: for its writes",
+        tuple(Durability),
+    ),
+    Field(
+        "flush_ms",
+        "Flush within",
+        *_DURATION,
+        "with async: what a majority's loss of power may take",
+    ),
 )
 
 

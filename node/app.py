@@ -62,6 +62,7 @@ from tarry.replication.driver.adaptive_writes import AdaptiveWrites
 from tarry.replication.errors import TransferRefused
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_takeover import open_log
+from tarry.replication.journal.power_loss import boot_id
 from tarry.replication.loop_holds import Holds
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.state_machine.refusal import Refusal
@@ -116,7 +117,10 @@ class Node:
         self._peer_tls = self._certificates.peers if self._certificates is not None else None
         self._peer_tokens = PeerTokens(config.peer_token, config.peer_tokens_accepted)
         self._gate = peer_gate(config.tls, lambda node: self.driver.is_peer(node))  # noqa: PLW0108 made below
-        self.journal = Journal(open_log(config.data / "journal"), incarnation=random.getrandbits(63) or 1)
+        self.journal = Journal(
+            open_log(config.data / "journal", boot=boot_id(config.boot_id_file)),
+            incarnation=random.getrandbits(63) or 1,
+        )
         self._transport = PeerTransport(
             settings=settings,
             rng=random.Random(),

@@ -110,6 +110,8 @@ def _recover_alone(settings: NodeConfig, confirm: str | None) -> None:
 
 
 def _surveyed(found: Survey) -> str:
+    if found.lost_power:
+        return _surveyed_without_power(found)
     others, last = ", ".join(found.others), found.last_index
     more = (
         f"It keeps entries {found.commit_index + 1} to {last} ({_time(found.last_ms)}) as well, of which it "
@@ -122,6 +124,26 @@ def _surveyed(found: Survey) -> str:
             f"What {others} acknowledged without it behind entry {last} is lost.",
             "It goes on alone, as another incarnation of the cluster.",
             f"{others} come back only with --rejoin, which sets their data aside.",
+            f"If {others} can still start with their data as a majority, do not go on.",
+        )
+    )
+
+
+def _surveyed_without_power(found: Survey) -> str:
+    others, last = ", ".join(found.others), found.last_index
+    alone = (
+        f"The machine of {found.node} lost its power before everything was flushed: what is left ends with "
+        f"entry {last} ({_time(found.last_ms)}).",
+        "What was acknowledged behind that, within flush_ms before the loss, is lost if no node has it.",
+    )
+    if not found.others:
+        return "\n".join((*alone, "It goes on with that, as another incarnation of the cluster."))
+    return "\n".join(
+        (
+            *alone,
+            f"Look first what {others} have, by the same command: go on with the one that has most.",
+            f"It goes on alone, as another incarnation of the cluster. Of {others}, those that lost their "
+            "power come back by themselves, and the others with --rejoin.",
             f"If {others} can still start with their data as a majority, do not go on.",
         )
     )

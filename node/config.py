@@ -34,6 +34,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from tarry.replication.journal.power_loss import BOOT_ID
+
 NODE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
 """Of a node, as other nodes reach it."""
@@ -322,6 +324,9 @@ class NodeConfig(BaseSettings):
     audit: AuditSettings = AuditSettings()
     metrics: MetricsSettings = MetricsSettings()
     tls: Tls | None = None
+    boot_id_file: Path = (
+        BOOT_ID  # another at each start of the machine: tells that what was not flushed may be gone
+    )
     damaged_data: Literal["refuse", "rejoin"] = "refuse"  # start not at all, or anew with the others' state
     topics_auto_create: bool = True  # a schedule or a subscribe makes its topic
     groups_auto_create: bool = True  # a consumer makes its group

@@ -33,6 +33,7 @@ from tarry.node.recovery.state_replacement import StateReplacement, peers_of
 from tarry.proto.files import make_folder
 from tarry.replication.driver.first_start import JournalLost
 from tarry.replication.driver.install_snapshot import StateMismatch
+from tarry.replication.journal.power_loss import boot_id, is_lost
 from tarry.replication.journal.records import JournalDamaged
 from tarry.replication.loop_holds import Holds
 from tarry.replication.settings import ReplicationSettings
@@ -96,6 +97,11 @@ def serve(config: NodeConfig, *, rejoin: bool = False, source: ConfigSource | No
         _set_aside(config, "as asked")
     elif interrupted(config.data):
         _set_aside(config, "the rest, for it was interrupted")
+    if _lost_power(config) and not config.members.keys() - {config.node}:
+        raise DataDamaged(
+            f"the machine lost its power before all of {config.data}/journal was flushed (durability async). "
+            "This is its only copy: tarry node --recover-alone says what is left, and goes on with it"
+        )
     try:
         holds = Holds()
         with asyncio.Runner(loop_factory=partial(precise_loop.new, holds)) as runner:
@@ -198,6 +204,10 @@ def _what_to_do(config: NodeConfig, damage: Exception) -> str:
     return f"the data in {config.data} is damaged, and nothing of it is served: {damage}. This is {lost}"
 
 
+def _lost_power(config: NodeConfig) -> bool:
+    return is_lost(config.data / "journal", boot_id(config.boot_id_file))
+
+
 def _set_aside(config: NodeConfig, why: str) -> None:
     aside = set_aside(config.data)
     log.error("data set aside: rejoins the cluster without it", why=why, aside=str(aside))
@@ -208,6 +218,10 @@ async def _serve(config: NodeConfig, holds: Holds, source: ConfigSource | None) 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    if _lost_power(config) and not await _until_stopped(
+        config, stopping, lambda via: Rejoining(config, via).leave_without_power()
+    ):
+        return
     leaves = phase(config.data) is Phase.LEAVING
     if leaves and not await _until_stopped(config, stopping, lambda via: Rejoining(config, via).leave()):
         return

@@ -605,7 +605,7 @@ class ClusterStatusRequest(_message.Message):
     def __init__(self, digest: _Optional[bool] = ..., brief: _Optional[bool] = ..., seconds_ahead: _Optional[int] = ...) -> None: ...
 
 class ClusterStatusResponse(_message.Message):
-    __slots__ = ("node", "leader", "term", "commit_index", "applied_index", "members", "pending", "ready", "frontier_ms", "tick", "local_index", "now_ms", "topics", "version", "lease", "state_digest", "damaged_found", "damaged_repaired", "damaged_left", "ledger", "turns", "level", "level_max", "upgrade_finish", "reload", "audit", "differing", "overdue", "oldest_overdue_ms", "lateness", "pending_ahead", "rights")
+    __slots__ = ("node", "leader", "term", "commit_index", "applied_index", "members", "pending", "ready", "frontier_ms", "tick", "local_index", "now_ms", "topics", "version", "lease", "state_digest", "damaged_found", "damaged_repaired", "damaged_left", "ledger", "turns", "level", "level_max", "upgrade_finish", "reload", "audit", "differing", "overdue", "oldest_overdue_ms", "lateness", "pending_ahead", "rights", "flush_ms", "unflushed", "no_boot_id")
     NODE_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
@@ -638,6 +638,9 @@ class ClusterStatusResponse(_message.Message):
     LATENESS_FIELD_NUMBER: _ClassVar[int]
     PENDING_AHEAD_FIELD_NUMBER: _ClassVar[int]
     RIGHTS_FIELD_NUMBER: _ClassVar[int]
+    FLUSH_MS_FIELD_NUMBER: _ClassVar[int]
+    UNFLUSHED_FIELD_NUMBER: _ClassVar[int]
+    NO_BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     node: str
     leader: str
     term: int
@@ -670,7 +673,10 @@ class ClusterStatusResponse(_message.Message):
     lateness: Lateness
     pending_ahead: _containers.RepeatedScalarFieldContainer[int]
     rights: Rights
-    def __init__(self, node: _Optional[str] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pending: _Optional[int] = ..., ready: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., now_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicStatus, _Mapping]]] = ..., version: _Optional[str] = ..., lease: _Optional[bool] = ..., state_digest: _Optional[bytes] = ..., damaged_found: _Optional[int] = ..., damaged_repaired: _Optional[int] = ..., damaged_left: _Optional[int] = ..., ledger: _Optional[_Union[LedgerStatus, _Mapping]] = ..., turns: _Optional[_Union[TurnStatus, _Mapping]] = ..., level: _Optional[int] = ..., level_max: _Optional[int] = ..., upgrade_finish: _Optional[str] = ..., reload: _Optional[_Union[ReloadStatus, _Mapping]] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., differing: _Optional[_Iterable[_Union[SettingDifference, _Mapping]]] = ..., overdue: _Optional[int] = ..., oldest_overdue_ms: _Optional[int] = ..., lateness: _Optional[_Union[Lateness, _Mapping]] = ..., pending_ahead: _Optional[_Iterable[int]] = ..., rights: _Optional[_Union[Rights, _Mapping]] = ...) -> None: ...
+    flush_ms: int
+    unflushed: int
+    no_boot_id: bool
+    def __init__(self, node: _Optional[str] = ..., leader: _Optional[str] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., pending: _Optional[int] = ..., ready: _Optional[int] = ..., frontier_ms: _Optional[int] = ..., tick: _Optional[int] = ..., local_index: _Optional[int] = ..., now_ms: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicStatus, _Mapping]]] = ..., version: _Optional[str] = ..., lease: _Optional[bool] = ..., state_digest: _Optional[bytes] = ..., damaged_found: _Optional[int] = ..., damaged_repaired: _Optional[int] = ..., damaged_left: _Optional[int] = ..., ledger: _Optional[_Union[LedgerStatus, _Mapping]] = ..., turns: _Optional[_Union[TurnStatus, _Mapping]] = ..., level: _Optional[int] = ..., level_max: _Optional[int] = ..., upgrade_finish: _Optional[str] = ..., reload: _Optional[_Union[ReloadStatus, _Mapping]] = ..., audit: _Optional[_Union[AuditStatus, _Mapping]] = ..., differing: _Optional[_Iterable[_Union[SettingDifference, _Mapping]]] = ..., overdue: _Optional[int] = ..., oldest_overdue_ms: _Optional[int] = ..., lateness: _Optional[_Union[Lateness, _Mapping]] = ..., pending_ahead: _Optional[_Iterable[int]] = ..., rights: _Optional[_Union[Rights, _Mapping]] = ..., flush_ms: _Optional[int] = ..., unflushed: _Optional[int] = ..., no_boot_id: _Optional[bool] = ...) -> None: ...
 
 class Rights(_message.Message):
     __slots__ = ("token", "produce", "consume", "operate")

@@ -30,6 +30,8 @@ class Timings:
 
     journal_write: Durations = field(default_factory=Durations)
     """Write and sync of a batch of entries."""
+    flush: Durations = field(default_factory=Durations)
+    """Sync of what was written without one, beside the writes."""
     commit: Durations = field(default_factory=Durations)
     """From the proposal of an entry here until it is applied here."""
     apply: Durations = field(default_factory=Durations)

@@ -114,6 +114,8 @@ class Replica:
             peers={peer: self._peer_status(peer, address) for peer, address in peers.items()},
             may_serve=self.consensus.heartbeats.may_serve(self.now()),
             hello=self.hello,
+            unflushed=journal.durable_index - journal.flushed_index,
+            may_defer=journal.may_defer,
         )
 
     def _peer_status(self, peer: str, address: str) -> PeerStatus:

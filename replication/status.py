@@ -84,6 +84,10 @@ class ReplicationStatus:
     may_serve: bool
     hello: Hello
     """Of this node."""
+    unflushed: int = 0
+    """Entries that this node has written, and not flushed yet."""
+    may_defer: bool = False
+    """It would notice that its machine lost its power: with async durability it flushes later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from tarry.client.cli.options import OnCluster, cluster_command
 from tarry.client.cli.output import Output, print_json, print_rows
 from tarry.client.cli.policies import PolicyFlags, json_of, texts_of
 from tarry.client.cli.times import duration_option, duration_text, parse_duration_ms
+from tarry.client.durability import Durability
 from tarry.client.operators.cluster_settings import FIELDS, ClusterDescription, ClusterOptions
 
 cluster_app = typer.Typer(
@@ -55,6 +56,15 @@ class ClusterFlags:
         ),
     ] = None
 
+    durability: Annotated[
+        Durability | None,
+        typer.Option(help="Answer once a majority has flushed a change (sync), or written it (async)."),
+    ] = None
+    flush_ms: Annotated[
+        int | None,
+        duration_option("--flush", help="With async durability, each node flushes within it."),
+    ] = None
+
     def given(self) -> dict[str, Any]:
         """Return the settings that were given."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -78,6 +88,29 @@ async def set_settings(
     given: Mapping[str, Any] = settings.given() | dict(policy.given())
     if not given:
         raise typer.BadParameter("give something to set")
+    _show(await client.operator().set_cluster(**cast(ClusterOptions, given)), cluster.output)
+
+
+@cluster_command(cluster_app, "durability")
+async def set_durability(
+    client: Client,
+    durability: Annotated[Durability, typer.Argument(help="sync or async.")],
+    *,
+    flush_ms: Annotated[
+        int | None,
+        duration_option("--flush", help="With async: each node flushes within it; 200ms by default."),
+    ] = None,
+    cluster: OnCluster,
+) -> None:
+    """Answer once a majority of the nodes has flushed a change to disk (sync), or only written it (async).
+
+    With async, killed processes lose nothing. A machine that lost its power comes back as a newcomer; if a
+    majority of them loses it at once, what was acknowledged within --flush before is lost. The answer comes
+    once it counts: after sync, nothing that was acknowledged can be lost any more.
+    """
+    given: dict[str, Any] = {"durability": durability}
+    if flush_ms is not None:
+        given["flush_ms"] = flush_ms
     _show(await client.operator().set_cluster(**cast(ClusterOptions, given)), cluster.output)
 
 

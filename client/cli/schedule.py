@@ -15,6 +15,7 @@ from tarry.client.aio import Client
 from tarry.client.cli.options import OnCluster
 from tarry.client.cli.output import Output, print_fields, words
 from tarry.client.cli.times import duration_option, time_option, time_text
+from tarry.client.durability import Durability
 from tarry.client.integers import INT64_MAX
 from tarry.client.producers.batch import Time
 
@@ -48,6 +49,10 @@ def schedule(
     idempotency_key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Schedule it only if no message of the topic has it.")
     ] = None,
+    durability: Annotated[
+        Durability | None,
+        typer.Option(help="sync: flushed on a majority, also where the cluster's durability is async."),
+    ] = None,
     file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="Read the body from a file.")
     ] = None,
@@ -63,7 +68,8 @@ def schedule(
 ) -> None:
     """Schedule a message: give --delay, --due or --level.
 
-    It is fsynced on a majority of nodes when this command prints its id. With --idempotency-key it may be run
+    It is fsynced on a majority of nodes when this command prints its id, or written there where the cluster's
+    durability is async. With --idempotency-key it may be run
     again: it prints the id of the first, and "repeated".
     """
     given = [(Time.DELAY_MS, delay_ms), (Time.DUE_MS, due_ms), (Time.DELAY_LEVEL, level)]
@@ -95,6 +101,7 @@ def schedule(
             properties=properties,
             ordering_key=ordering_key,
             idempotency_key=idempotency_key or "",
+            durability=durability or "",
         )
         if cluster.output is Output.JSON:
             print_fields(scheduled._asdict(), cluster.output)
@@ -123,6 +130,7 @@ def schedule(
                     keys=[key_] * n if key_ else None,
                     properties=[properties] * n if properties else None,
                     ordering_keys=[ordering_key] * n if ordering_key else None,
+                    durability=durability or "",
                 )
                 first_id, last_id = first_id or scheduled.ids[0], scheduled.ids[-1]
                 overdue += len(scheduled.overdue)

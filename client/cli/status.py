@@ -67,7 +67,15 @@ def summary(best: ClusterStatus) -> str:
     figures = f"level {max(1, best.level)}; {best.pending:,} pending, {best.ready:,} ready"
     lags = [f"overdue {overdue_text(best)}"] if best.level_max else []  # 0: of 0.2.0, which does not say
     lags += [f"lateness {lateness_text(best.lateness)}"] if best.lateness.released else []
-    return "; ".join((figures, *lags))
+    return "; ".join((figures, *lags, *durability_text(best)))
+
+
+def durability_text(of: ClusterStatus) -> list[str]:
+    """Return what async durability may cost; empty where it is sync."""
+    if not of.flush_ms:
+        return []
+    flush = duration_text(of.flush_ms)
+    return [f"durability async: a majority without power loses what it acknowledged within {flush}"]
 
 
 def overdue_text(of: ClusterStatus | TopicStatus) -> str:
@@ -99,7 +107,7 @@ def print_topics(topics: Iterable[TopicStatus]) -> None:
 
 
 NODE_COLUMNS = ("node", "address", "role", "term", "applied", "pending", "clock_ms", "version")
-OPTIONAL = ("digest", "damaged", "blocked", "not_reloaded", "audit", "ledger", "longest_turn")
+OPTIONAL = ("digest", "damaged", "blocked", "not_reloaded", "audit", "ledger", "longest_turn", "unflushed")
 """Columns that are there only where they have something to say."""
 GROUP_FIELDS = (
     "group", "delayed", "backing_off", "retrying", "consumers", "in_hand", "held_bytes", "expired", "dropped",
@@ -130,6 +138,7 @@ def _node(address: str, answer: ClusterStatus | TarryError) -> dict[str, object]
         "audit": _audit(answer.audit),
         "ledger": _ledger(answer.ledger),
         "longest_turn": _turns(answer.turns),
+        "unflushed": _unflushed(answer),
     }
 
 
@@ -139,6 +148,12 @@ def _damage(answer: ClusterStatus) -> str:
     return (
         f"{answer.damaged_left:,} left ({answer.damaged_found:,} found, {answer.damaged_repaired:,} repaired)"
     )
+
+
+def _unflushed(answer: ClusterStatus) -> str:
+    if not answer.flush_ms:
+        return ""
+    return "flushes each write: no boot id" if answer.no_boot_id else f"{answer.unflushed:,} entries"
 
 
 def _audit(audit: AuditStatus) -> str:

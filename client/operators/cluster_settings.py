@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self, cast
 
+from tarry.client.durability import Durability
 from tarry.client.errors import InvalidSetting
-from tarry.client.integers import UINT64_MAX, whole
+from tarry.client.integers import UINT32_MAX, UINT64_MAX, whole
 from tarry.client.operators import group_policy
 from tarry.client.operators.group_policy import PolicyOptions
+from tarry.proto import tarry_message_pb2 as message_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto.reasons import Reason
 
@@ -27,10 +29,14 @@ class ClusterOptions(PolicyOptions, total=False):
     """How long behind a message's release its idempotency key counts, 1 at least."""
     delay_levels_ms: Sequence[int]
     """What the delay levels 1, 2, … mean."""
+    durability: Durability | str
+    """``sync``, or ``async``: answers come once a majority has written a change, before it is flushed."""
+    flush_ms: int
+    """With async durability each node flushes within it what it has written."""
 
 
 _TIMES: Final = ("retention_ms", "group_expiry_ms", "temporary_group_ms", "idempotency_window_ms")
-FIELDS: Final = (*group_policy.FIELDS, *_TIMES, "delay_levels_ms")
+FIELDS: Final = (*group_policy.FIELDS, *_TIMES, "delay_levels_ms", "durability", "flush_ms")
 _SENT_AS: Final = {"delay_levels_ms": "delay_levels"}
 
 
@@ -74,11 +80,23 @@ def packed(options: ClusterOptions) -> operator_pb.ClusterSettings:
     if "delay_levels_ms" in values:
         settings.delay_levels.SetInParent()
         settings.delay_levels.delay_ms.extend(_number("a delay", each) for each in values["delay_levels_ms"])
+    if "durability" in values:
+        settings.durability = _durability(values["durability"])
+    if "flush_ms" in values:
+        settings.flush_ms = _number("flush_ms", values["flush_ms"], UINT32_MAX)
     return settings
 
 
-def _number(name: str, value: Any) -> int:
-    return whole(name, value, InvalidSetting, Reason.SETTING_INVALID, UINT64_MAX)
+def _durability(value: str) -> message_pb.Durability:
+    try:
+        return Durability(value).sent
+    except ValueError:
+        text = f"durability is {' or '.join(Durability)}, not {value!r}"
+        raise InvalidSetting(Reason.SETTING_INVALID, text) from None
+
+
+def _number(name: str, value: Any, most: int = UINT64_MAX) -> int:
+    return whole(name, value, InvalidSetting, Reason.SETTING_INVALID, most)
 
 
 def options_of(settings: operator_pb.ClusterSettings) -> ClusterOptions:
@@ -87,4 +105,8 @@ def options_of(settings: operator_pb.ClusterSettings) -> ClusterOptions:
     options |= {name: getattr(settings, name) for name in _TIMES if settings.HasField(name)}
     if settings.HasField("delay_levels"):
         options["delay_levels_ms"] = tuple(settings.delay_levels.delay_ms)
+    if settings.HasField("durability"):
+        options["durability"] = Durability.of(settings.durability)
+    if settings.HasField("flush_ms"):
+        options["flush_ms"] = settings.flush_ms
     return cast(ClusterOptions, options)

@@ -332,6 +332,12 @@ class ClusterStatus(Part):
     asked for, and where the node has an hour of them not in memory."""
     rights: Rights = Rights()
     """Of who has asked."""
+    flush_ms: int = 0
+    """Of async durability: what a majority's loss of power takes back is not older; 0: it is sync."""
+    unflushed: int = 0
+    """Entries that the answering node has written, and not flushed yet."""
+    no_boot_id: bool = False
+    """The answering node would not notice a loss of power, and so flushes each write."""
 
 
 Answers: TypeAlias = Mapping[str, ClusterStatus | TarryError]

@@ -4,6 +4,7 @@ put ──► open, one for each way to name a time ──► sealed (full, or i
                  ▲ stays open while enough requests are in flight: the busier, the larger
 
 Messages with idempotency keys have requests of their own: all messages of a request have one, or none.
+So have those that ask to be flushed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class SharedRequest:
     time: Time
     idempotent: bool = False
     """Each has an idempotency key; else none."""
+    synced: bool = False
+    """They are answered once a majority has flushed them, whatever the cluster's durability."""
     topics: dict[str, int] = field(default_factory=dict)
     topic: list[int] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
@@ -66,6 +69,7 @@ class SharedRequest:
             self.records,
             jitter,
             idempotent=self.idempotent,
+            synced=self.synced,
         )
 
 
@@ -78,8 +82,8 @@ class Accumulator:
     def __init__(self, settings: Settings, send: Send) -> None:
         self._settings = settings
         self._send = send
-        self._open: tuple[dict[Time, SharedRequest], ...] = ({}, {})
-        """Without idempotency keys, and with."""
+        self._open: tuple[dict[Time, SharedRequest], ...] = ({}, {}, {}, {})
+        """Without idempotency keys, and with; then the same of those that ask to be flushed."""
         self._sealed: deque[SharedRequest] = deque()
         self._in_flight: set[asyncio.Task[None]] = set()
         self._timer: asyncio.Handle | None = None
@@ -96,12 +100,14 @@ class Accumulator:
         idempotent: bool,
         record: bytes,
         waiter: Waiter,
+        *,
+        synced: bool = False,
     ) -> None:
         """Add one message; it leaves with the loop's next turn, or with the next free request."""
-        opened = self._open[idempotent]
+        opened = self._open[idempotent + 2 * synced]
         shared = opened.get(time)
         if shared is None:
-            shared = opened[time] = SharedRequest(time, idempotent)
+            shared = opened[time] = SharedRequest(time, idempotent, synced)
         shared.put(topic, value, mask, jitter_ms, record, waiter)
         self.waiting += 1
         settings = self._settings

@@ -27,6 +27,7 @@ from tarry.client.records import body_records, record, varint
 from tarry.client.results import ScheduledBatch
 from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
+from tarry.proto.tarry_message_pb2 import DURABILITY_SYNC, DURABILITY_UNSPECIFIED
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
 
 _JITTER_TAG = bytes([ScheduleBatchRequest.JITTER_MS_FIELD_NUMBER << 3 | 2])
@@ -65,6 +66,8 @@ class Batch:
     """The records without their trace context, if it was added to any."""
     idempotent: bool = False
     """Every record has an idempotency key, by which a retry finds what is scheduled; else none has one."""
+    synced: bool = False
+    """It is answered once a majority has flushed it, whatever the cluster's durability."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -79,6 +82,7 @@ class Batch:
             tag_mask=self.tag_mask,
             records=self.records,
             born_ms=born_ms,
+            durability=DURABILITY_SYNC if self.synced else DURABILITY_UNSPECIFIED,
         )
         packed = self.times.tobytes()
         request.MergeFromString(self.time.tag + varint(len(packed)) + packed)
@@ -102,6 +106,7 @@ class Batch:
             None if self.jitter_ms is None else self.jitter_ms[start:stop],
             None if self.bare is None else self.bare[start:stop],
             self.idempotent,
+            self.synced,
         )
 
     def without_context(self) -> Batch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
+from tarry.client.durability import Durability
 from tarry.client.producers.selectors import Selector
 
 
@@ -29,6 +30,9 @@ class MessageOptions(TypedDict, total=False):
     idempotency_key: str
     """Of messages scheduled to a topic with one key only the first is taken; others answer with its id.
     Empty: each is taken."""
+    durability: Durability | str
+    """``sync``: answered once a majority has flushed it, also where the cluster's durability is async.
+    Else the cluster's durability counts, which is the default."""
 
 
 def check_options(options: MessageOptions) -> None:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
+from tarry.client.durability import Durability
 from tarry.client.errors import Closed, InvalidTime, Overloaded, Refused, TarryError, TooLarge
 from tarry.client.found import CancelledByKey, find_request
 from tarry.client.integers import whole
@@ -87,6 +88,8 @@ class Producer(OneWayErrors):
     ) -> asyncio.Future[Scheduled]:
         """Schedule one message; the answer comes once it is fsynced on a majority.
 
+        Where the cluster's durability is async, once a majority has written it; see ``durability``.
+
         Give exactly one of ``due_ms``, ``delay_ms`` and ``delay_level``; the answer contains the
         due time. Messages scheduled at the same time, by tasks or threads, share a request.
         Cancelling the wait does not cancel the message.
@@ -138,6 +141,7 @@ class Producer(OneWayErrors):
         ordering_keys: Sequence[str] | None = None,
         selector: Selector | None = None,
         idempotency_keys: Sequence[str] | None = None,
+        durability: Durability | str = "",
     ) -> ScheduledBatch:
         """Schedule n messages: all of them or none, up to ``batch_messages_max`` and ``batch_bytes_max``.
 
@@ -148,6 +152,8 @@ class Producer(OneWayErrors):
 
         ``idempotency_keys`` has one for each message, and none is empty. The answer's ``repeats`` tells which
         were used before; after any error the same batch may be scheduled again.
+
+        ``durability`` is ``sync`` for an answer once a majority has flushed it, whatever the cluster's.
 
         Raises what ``schedule`` does, and PartlyScheduled where some pieces of
         several were taken and others were not.
@@ -167,6 +173,7 @@ class Producer(OneWayErrors):
             ordering_keys,
             idempotency_keys,
         )
+        batch.synced = _is_synced(durability)
         if self._spans is None:
             return await self._send_batch(batch)
         with self._spans.batch(batch, properties) as traced:
@@ -371,6 +378,7 @@ class Producer(OneWayErrors):
         ordering_key: str = "",
         selector: Selector | None = None,
         idempotency_key: str = "",
+        durability: Durability | str = "",
     ) -> None:
         self._check_open()
         if delay_ms is not None and due_ms is None and delay_level is None:
@@ -398,7 +406,10 @@ class Producer(OneWayErrors):
         serialized = record(bytes(body), tags, keys, properties, ordering_key, idempotency_key)
         mask = tag_mask(tags, ordering_key) if tags else 0
         idempotent = bool(idempotency_key)
-        self._accumulator.put(time, topic, value, mask, jitter_ms, idempotent, serialized, waiter)
+        synced = bool(durability) and _is_synced(durability)
+        self._accumulator.put(
+            time, topic, value, mask, jitter_ms, idempotent, serialized, waiter, synced=synced
+        )
 
     def _ordering_keys(
         self,
@@ -482,3 +493,8 @@ class Producer(OneWayErrors):
             for waiter, scheduled in zip(waiters, rows_of(response), strict=True):
                 if not waiter.done():
                     waiter.set_result(scheduled)
+
+
+def _is_synced(durability: Durability | str) -> bool:
+    """Return whether an answer waits for a majority's flush; empty: as the cluster's settings say."""
+    return bool(durability) and Durability(durability) is Durability.SYNC

@@ -102,9 +102,11 @@ class TracedAccumulator(Accumulator):
         idempotent: bool,
         record: bytes,
         waiter: Waiter,
+        *,
+        synced: bool = False,
     ) -> None:
         """Add one message, as part of the current trace."""
-        put = partial(super().put, time, topic, value, mask, jitter_ms, idempotent)
+        put = partial(super().put, time, topic, value, mask, jitter_ms, idempotent, synced=synced)
         span, addition = self._spans.message(topic, record, idempotent=idempotent)
         without = partial(put, record) if addition else None
         put(record + addition, _Sent(waiter, span, without))

@@ -175,6 +175,8 @@ def _raft(core: Core, status: ReplicationStatus) -> Iterator[Metric]:
     yield _gauge("tarry_raft_commit_index", "Index up to which entries are committed.", status.commit_index)
     yield _gauge("tarry_raft_applied_index", "Index up to which entries are applied.", status.applied_index)
     yield _gauge("tarry_raft_last_index", "Index of the last entry of the log.", status.last_index)
+    text = "For how long the oldest write has waited for its flush."
+    yield _gauge("tarry_journal_unflushed_seconds", text, core.driver.unflushed_s)
 
 
 def _peers(status: ReplicationStatus) -> Iterator[Metric]:
@@ -224,6 +226,7 @@ def _durations(core: Core) -> Iterator[Metric]:
     for name, text, durations in (
         ("tarry_raft_commit_seconds", "From an entry's proposal until it is applied.", timings.commit),
         ("tarry_journal_write_seconds", "Write and sync of the journal.", timings.journal_write),
+        ("tarry_journal_flush_seconds", "Sync of what was written without one.", timings.flush),
         ("tarry_apply_seconds", "Application of an entry.", timings.apply),
         ("tarry_checkpoint_seconds", "A checkpoint.", timings.checkpoint),
         ("tarry_snapshot_seconds", "A state taken from a peer and installed.", timings.snapshot),

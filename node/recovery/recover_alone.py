@@ -35,6 +35,7 @@ from tarry.replication.cluster_name import full_name
 from tarry.replication.driver.install_snapshot import finish_installing
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_takeover import open_log
+from tarry.replication.journal.power_loss import boot_id, is_lost
 from tarry.replication.journal.records import is_regular, membership_payload
 from tarry.replication.raft.guard.votes import is_majority
 from tarry.replication.raft.membership import Membership
@@ -71,6 +72,8 @@ class Survey:
     last_index: int
     """Up to here it has something: whether it was acknowledged, it does not know."""
     last_ms: int
+    lost_power: bool = False
+    """Behind that it may have had more, which was not flushed when its machine lost its power."""
 
 
 def recover_alone(config: NodeConfig, agreed: Callable[[Survey], bool], incarnation: int) -> Survey | None:
@@ -81,15 +84,17 @@ def recover_alone(config: NodeConfig, agreed: Callable[[Survey], bool], incarnat
     """
     if phase(config.data) is not None or state_replacement.is_marked(config.data):
         raise RecoveryRefused(f"the data of {config.node} is damaged or set aside: recover another survivor")
-    with closing(Journal(open_log(config.data / "journal"), incarnation=1)) as journal:
+    boot = boot_id(config.boot_id_file)
+    lost_power = is_lost(config.data / "journal", boot)
+    with closing(Journal(open_log(config.data / "journal", boot=boot, cut=True), incarnation=1)) as journal:
         if journal.empty:
             raise RecoveryRefused(
                 f"{config.node} has no journal: recover another survivor, or restore a backup"
             )
         _settle(config, journal)
         membership = Membership(journal, config.members)
-        found = survey(config.node, membership, journal)
-        _check_others(config, membership, journal)
+        found = survey(config.node, membership, journal, lost_power=lost_power)
+        _check_others(config, membership, journal, lost_power=lost_power)
         if not agreed(found):
             return None
         replace_file(config.data / RECOVERED, str(found.last_index).encode())  # first: it is harmless alone
@@ -97,16 +102,20 @@ def recover_alone(config: NodeConfig, agreed: Callable[[Survey], bool], incarnat
         return found
 
 
-def survey(node: str, membership: Membership, journal: Journal) -> Survey:
-    """Return what a journal has. Raises RecoveryRefused where the node is no voter, or alone already."""
+def survey(node: str, membership: Membership, journal: Journal, *, lost_power: bool = False) -> Survey:
+    """Return what a journal has. Raises RecoveryRefused where the node is no voter, or alone already.
+
+    One that is alone and whose machine lost its power has to be told to go on, too: something may be lost.
+    """
     members = membership.current()
     if not membership.votes(node):
         raise RecoveryRefused(f"{node} is no member with a vote: recover one of {', '.join(sorted(members))}")
     others = tuple(sorted(members.keys() - {node}))
-    if not others:
+    if not others and not lost_power:
         raise RecoveryRefused(f"{node} is the only member: start it without --recover-alone")
     commit, last = journal.commit_index, journal.last_index
-    return Survey(node, others, commit, _time_at(journal, commit), last, _time_at(journal, last))
+    times = _time_at(journal, commit), _time_at(journal, last)
+    return Survey(node, others, commit, times[0], last, times[1], lost_power)
 
 
 def go_alone(journal: Journal, found: Survey, incarnation: int) -> None:
@@ -144,18 +153,22 @@ def _time_at(journal: Journal, index: int) -> int:
     return 0
 
 
-def _check_others(config: NodeConfig, membership: Membership, journal: Journal) -> None:
+def _check_others(config: NodeConfig, membership: Membership, journal: Journal, *, lost_power: bool) -> None:
     """Raise RecoveryRefused where the members that answer are, with this node, a majority."""
     members = membership.current()
     others = {node: address for node, address in members.items() if node != config.node}
     cluster = full_name(config.cluster, journal.cluster_incarnation)
     answers, refusing = asyncio.run(_recalled(config, cluster, others))
-    there = may_do_without(config.node, members, answers, journal.cluster_incarnation, refusing.keys())
+    own = 0 if lost_power else 1
+    there = may_do_without(
+        config.node, members, answers, journal.cluster_incarnation, refusing.keys(), own=own
+    )
     if there:
         why = "; ".join(f"{peer} refuses to say what it has ({text})" for peer, text in refusing.items())
+        with_it = f"with {config.node}, " if own else ""
         mend = f". {why}: mend the configuration of {config.node}" if why else ""
         raise RecoveryRefused(
-            f"{', '.join(there)} answer: with {config.node}, that is a majority of {len(members)} members"
+            f"{', '.join(there)} answer: {with_it}that is a majority of {len(members)} members"
             f"{mend}. Start it without --recover-alone"
         )
 
@@ -166,8 +179,12 @@ def may_do_without(
     answers: Mapping[str, RecallResponse],
     incarnation: int,
     refusing: Collection[str] = (),
+    *,
+    own: int = 1,
 ) -> list[str]:
     """Return the members that are there, if with this one they are a majority: then there is nothing lost.
+
+    ``own``: 0 where this one may have forgotten what it acknowledged, so that its word does not count.
 
     One without data, or of another incarnation, has nothing to go on with. Those that refuse to say, as where
     this node has another peer token, are there.
@@ -178,7 +195,7 @@ def may_do_without(
         if not answer.fresh and node in answer.spoken and answer.cluster_incarnation == incarnation
     )
     there = sorted({*there, *refusing})
-    return there if is_majority(1 + len(there), len(members)) else []
+    return there if is_majority(own + len(there), len(members)) else []
 
 
 async def _recalled(

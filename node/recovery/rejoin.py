@@ -37,6 +37,8 @@ ASIDE: Final = "damaged"
 LEAVE_S: Final = 10.0
 JOIN_S: Final = 70.0
 RETRY_S: Final = 1.0
+TELL_S: Final = 60.0
+"""Between two log lines of a node that waits to be let go."""
 
 
 class Phase(StrEnum):
@@ -123,6 +125,32 @@ class Rejoining:
         await self._until_answered("Leave", request.SerializeToString(), LEAVE_S)
         left(self._config.data)
         log.warning("left the cluster: comes back as a newcomer")
+
+    async def leave_without_power(self) -> None:
+        """Return once this node, whose machine lost its power, is no member, and its data is set aside.
+
+        Not before: without a leader that is elected without it, its data may be the best that there is.
+        """
+        telling = asyncio.ensure_future(self._tell_of_power())
+        try:
+            request = pb.LeaveRequest(cluster=self._config.cluster, node=self._config.node)
+            await self._until_answered("Leave", request.SerializeToString(), LEAVE_S)
+        finally:
+            telling.cancel()
+        aside = set_aside(self._config.data)
+        left(self._config.data)
+        log.warning("left the cluster: comes back as a newcomer", aside=str(aside))
+
+    async def _tell_of_power(self) -> None:
+        while True:
+            log.error(
+                "the machine lost its power before everything was flushed: this node neither votes nor "
+                "serves until a leader that was elected without it takes it in anew",
+                journal=str(self._config.data / "journal"),
+                instead="if a majority of the nodes says so, compare what each has, and go on with the one "
+                "that has most, both by tarry node --recover-alone",
+            )
+            await asyncio.sleep(TELL_S)
 
     async def join(self) -> None:
         """Return once this node, which must be running, is a member."""

@@ -29,6 +29,7 @@ from tarry.replication.blocking import in_thread
 from tarry.replication.cluster_name import full_name
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_takeover import open_log
+from tarry.replication.journal.power_loss import boot_id
 from tarry.replication.raft.guard.terms import is_plausible
 from tarry.replication.raft.membership import Membership
 from tarry.replication.snapshot.state_damage import StateDamage
@@ -71,7 +72,7 @@ class StateReplacement:
         """
         config = self._config
         folder = StateFolder(config.data)
-        storage = open_log(config.data / "journal")
+        storage = open_log(config.data / "journal", boot=boot_id(config.boot_id_file))
         try:
             journal = Journal(storage, incarnation=1)
             self._cluster = full_name(config.cluster, journal.cluster_incarnation)

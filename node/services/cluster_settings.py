@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from tarry.node.assembly import Core
 from tarry.node.defaults import whole
 from tarry.node.edge.leader_calls import Answer
@@ -12,16 +10,9 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import DURABILITY_ASYNC
-from tarry.replication.journal.power_loss import BOOT_ID
 from tarry.replication.state_machine import cluster_settings
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.refusal import Refusal
-
-
-NO_BOOT_ID: Final = (
-    f"the leader's system tells no boot id ({BOOT_ID}), so it would not notice that its machine lost its power: "
-    "keep durability sync, or run the nodes on Linux"
-)
 
 
 class ClusterCalls:
@@ -37,7 +28,12 @@ class ClusterCalls:
         if text := text or policy_fault(self._config, request.settings.group_policy):
             return Refusal(Reason.SETTING_INVALID, text)
         if request.settings.durability == DURABILITY_ASYNC and not self._journal.may_defer:
-            return Refusal(Reason.SETTING_INVALID, NO_BOOT_ID)
+            return Refusal(
+                Reason.SETTING_INVALID,
+                f"{self._config.boot_id_file} tells {self._config.node} no boot id, so it would not notice "
+                "that its machine lost its power: keep durability sync, or have each start of the machine "
+                "write another text there (boot_id_file)",
+            )
         command = log_pb.ClusterSettingsCommand(
             settings=request.settings, unset=request.unset, now_ms=self._time.now_ms()
         )

@@ -126,9 +126,7 @@ class IdempotentSchedules:
             encoded = self._machine.encode(part)
             if self._driver.consensus.state.term != term:
                 raise NotLeader(None)  # another leader's entries may lie between
-            outcome: Scheduled | Refusal = await self._driver.propose(
-                encoded, cost_us(part), flushed=flushed
-            )
+            outcome: Scheduled | Refusal = await self._driver.propose(encoded, cost_us(part), flushed=flushed)
             if not isinstance(outcome, Scheduled):
                 return outcome.of_rows(new)
             if part is command:

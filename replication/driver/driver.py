@@ -300,6 +300,11 @@ class Driver:
         if self._replica.consensus.stir():
             self._replica.wake.set()
 
+    @property
+    def unflushed_s(self) -> float:
+        """For how long the oldest write of this node has waited for its flush."""
+        return self._flushing.waits_s
+
     def status(self) -> ReplicationStatus:
         return self._replica.status(self._peers())
 

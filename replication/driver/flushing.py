@@ -2,21 +2,20 @@
 
     deferred write ─► half of flush_ms ─► flush, beside the writes ─► … ─► LULL_S without a write ─► no mark
 
-A write after a lull is synced, for the mark would cost as much as its sync. So is one behind a flush that takes
-longer than `flush_ms`: what a loss of power takes back stays bounded while a disk is slow.
+A write after a lull is synced, for the mark would cost as much as its sync. So is one behind a flush that
+takes longer than `flush_ms`: what a loss of power takes back stays bounded while a disk is slow.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from tarry.replication.journal.records import Batch
 from tarry.replication.replica import Replica
 
 LULL_S: Final = 2.0
-"""Without a write for so long, a journal is flushed and loses its mark: a loss of power then costs nothing."""
+"""Without a write for so long, a journal loses its mark: a loss of power then costs nothing."""
 
 
 class Flushing:
@@ -40,13 +39,17 @@ class Flushing:
         journal = self._replica.journal
         return not self.defers and journal.flushed_index < journal.durable_index
 
+    @property
+    def waits_s(self) -> float:
+        """For how long the oldest write has waited for its flush."""
+        return 0.0 if self._waits_since_s is None else self._replica.now() - self._waits_since_s
+
     def may_defer(self) -> bool:
         """Return whether what is written now may be flushed later."""
         if self.due:
             self._replica.journal.demand_flush()
-        now_s, flush_s = self._replica.now(), self._replica.flush_ms() / 1000
-        late = self._waits_since_s is not None and now_s - self._waits_since_s > flush_s
-        return self.defers and not late and now_s - self._written_s < LULL_S
+        late = self.waits_s > self._replica.flush_ms() / 1000
+        return self.defers and not late and self._replica.now() - self._written_s < LULL_S
 
     def wrote(self, batch: Batch) -> None:
         """Note a write that has ended, and that the journal has been told of."""
@@ -67,6 +70,7 @@ class Flushing:
         if journal.flushed_index >= index:
             return
         await self._replica.run_blocking(journal.flush)
+        self._replica.timings.flush.add(self._replica.now() - began_s)
         journal.mark_flushed(index)
         if self._waits_since_s is not None:
             waits = journal.flushed_index < journal.durable_index

@@ -18,7 +18,7 @@ from typing import Final
 from tarry.proto.files import sync_path
 from tarry.proto.tarry_peer_pb2 import JournalHead
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.power_loss import boot_id
+from tarry.replication.journal.power_loss import UNKNOWN_BOOT
 from tarry.replication.journal.records import Batch, JournalDamaged, parse_head
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.lmdb_environment import DAMAGE, open_environment
@@ -30,23 +30,25 @@ _DATA: Final = "data.mdb"
 _KEY: Final = struct.Struct(">Q")
 
 
-def open_log(folder: Path, *, cut: bool = False) -> WriteAheadLog:
-    """Open the write-ahead log of a journal's folder; ``cut``: also where a loss of power took its end.
+def open_log(folder: Path, *, boot: str = UNKNOWN_BOOT, cut: bool = False) -> WriteAheadLog:
+    """Open the write-ahead log of a journal's folder.
+
+    ``boot``: the machine's boot id; ``cut``: open it also where a loss of power took its end.
 
     Raises JournalDamaged, PowerLost.
     """
     if not (folder / _DATA).exists():
         (folder / MARK).unlink(missing_ok=True)
-        return WriteAheadLog(folder, boot=boot_id(), cut=cut)  # it syncs the folder before anything is written
+        return WriteAheadLog(folder, boot=boot, cut=cut)  # it syncs the folder before anything is written
     if (folder / MARK).exists():
         _take_over(folder)
-    log = WriteAheadLog(folder, boot=boot_id())
+    log = WriteAheadLog(folder, boot=boot)
     try:
         head, old = log.read_head(), _head(folder)
         if head is None and old is not None:
             log.close()
             _take_over(folder)
-            log = WriteAheadLog(folder, boot=boot_id())
+            log = WriteAheadLog(folder, boot=boot)
         elif head is not None and old is not None and parse_head(head).incarnation != old.incarnation:
             raise JournalDamaged(
                 f"{folder} has a write-ahead log and an LMDB of another journal: "

@@ -16,6 +16,7 @@ from tarry.proto.files import replace_file, sync_path
 
 MARK: Final = "unflushed"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+BOOT_ID_CHARACTERS_MAX: Final = 200
 UNKNOWN_BOOT: Final = ""
 """Where a system tells no boot id: nothing is deferred there."""
 
@@ -24,10 +25,10 @@ class PowerLost(Exception):
     """The journal may lack what it had acknowledged: the node must neither vote nor count with it."""
 
 
-def boot_id() -> str:
-    """Return what tells this start of the machine from every other; empty: the system does not tell."""
+def boot_id(file: Path = BOOT_ID) -> str:
+    """Return what tells this start of the machine from every other; empty: ``file`` does not tell."""
     with suppress(OSError, UnicodeDecodeError):
-        return BOOT_ID.read_text("ascii").strip()
+        return file.read_text("ascii").strip()[:BOOT_ID_CHARACTERS_MAX]
     return UNKNOWN_BOOT
 
 

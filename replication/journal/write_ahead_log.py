@@ -6,10 +6,10 @@ last frame may lack sectors, and these are zeros. A frame that fails its checks
 - lacks a sector, and no frame follows: its write never ended, and the next one begins a segment;
 - lacks none, or a frame follows: it had been synced, and is damaged.
 
-A frame of a deferred batch is written without a sync, behind the mark that `power_loss` describes. Under the
-same boot id all such frames are there when the log is opened, and are written and synced again; under another
-one the log is not opened, unless it is to be cut at the first frame that lacks a sector. Only the last segment
-has such frames: it is synced before the next one begins.
+A frame of a deferred batch is written without a sync, behind the mark that `power_loss` describes. Under
+the same boot id all such frames are there when the log is opened, and are written and synced again; under
+another one the log is not opened, unless it is to be cut at the first frame that lacks a sector. Only the
+last segment has such frames: it is synced before the next one begins.
 
 A segment gets its name once its first frame is synced. Its header says which frame was the last one before
 it, so what follows that one in the segment before does not count.
@@ -72,8 +72,8 @@ class WriteAheadLog:
     ) -> None:
         """Open the segments of a folder, which is made where it is missing.
 
-        ``boot``: the machine's boot id; without one no batch is deferred. ``cut``: after a loss of power, open
-        what is left, up to the first frame that is not whole.
+        ``boot``: the machine's boot id; without one no batch is deferred. ``cut``: after a loss of power,
+        open what is left, up to the first frame that is not whole.
         Raises JournalDamaged, PowerLost.
         """
         make_folder(folder)
@@ -83,7 +83,7 @@ class WriteAheadLog:
             raise PowerLost(f"{folder} had entries that were not flushed when the machine lost its power")
         self._mark = UnflushedMark(folder, boot)
         self._marking = threading.Lock()
-        self._deferred = self._synced = 0  # sequences: of the last frame without a sync, of the last synced one
+        self._deferred = self._synced = 0  # sequences of the last frames without a sync, and with
         self._segment_bytes = segment_bytes
         self._places = EntryPlaces()
         self._segments: dict[int, _Segment] = {}  # by number, the one that is written last

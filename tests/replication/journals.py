@@ -42,6 +42,12 @@ class MemoryStorage:
 
     def upkeep(self) -> None: ...
 
+    may_defer = is_marked = False
+
+    def flush(self) -> None: ...
+
+    def settle(self) -> None: ...
+
     def write(self, batch: Batch) -> None:
         for index in list(self.records):
             if (batch.delete_from is not None and index >= batch.delete_from) or index < (

@@ -196,7 +196,9 @@ class SimDisk:
         boot = f"boot {self._boots}"
         self.lost_power = is_lost(self._folder, boot)
         with unsynced():
-            self._log = WriteAheadLog(self._folder, segment_bytes=SEGMENT_BYTES, boot=boot, cut=self.lost_power)
+            self._log = WriteAheadLog(
+                self._folder, segment_bytes=SEGMENT_BYTES, boot=boot, cut=self.lost_power
+            )
 
 
 def _proven(files: Files) -> list[tuple[str, int, int]]:
