@@ -1,4 +1,4 @@
-"""What a majority of nodes has done with a change before it is answered."""
+"""Durability of what is acknowledged, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a machine may have lost its power since its journal had frames that were written and not flushed.
+"""Mark of a journal that a loss of power may take something back from.
 
     journal/unflushed   the boot id of the machine, from before the first such frame until all are flushed
 

@@ -1,0 +1,45 @@
+"""Mutants of what async durability rests on: the mark, and what is never deferred."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+JOURNAL = "tests/replication/journal/test_power_loss.py::"
+
+MUTANTS = (
+    Mutant(
+        "a_loss_of_power_is_not_noticed",
+        "a node votes and acknowledges that may have forgotten what it said",
+        "        if self._lost_power and not cut:",
+        "        if False:",
+        (f"{JOURNAL}test_under_another_boot_id_a_journal_with_the_mark_is_not_opened",),
+    ),
+    Mutant(
+        "the_mark_follows_the_write",
+        "a loss of power between a write and its mark is not noticed",
+        "            self._mark.set()  # first: a frame without it would be lost unnoticed",
+        "            pass",
+        (f"{JOURNAL}test_the_mark_is_durable_before_the_first_write_without_a_sync",),
+    ),
+    Mutant(
+        "a_term_is_deferred",
+        "a vote is answered that a loss of power takes back",
+        "return bool(self.puts) and not self.head and self.delete_from is None and self.delete_below is None",
+        "return bool(self.puts)",
+        (f"{JOURNAL}test_a_term_a_vote_and_a_deletion_are_never_deferred",),
+    ),
+    Mutant(
+        "the_mark_goes_too_early",
+        "what waits for its flush when power is lost is lost unnoticed",
+        "            if self._deferred <= self._synced and not self._failed and not self._flush_failed:",
+        "            if not self._failed and not self._flush_failed:",
+        (f"{JOURNAL}test_no_mark_goes_while_something_waits_for_its_flush",),
+    ),
+    Mutant(
+        "a_follower_defers_what_is_to_be_flushed",
+        "an answer that says flushed rests on the page caches of a majority",
+        "            self._journal.demand_flush()  # the answer leaves after the write",
+        "            pass",
+        ("tests/simulation/test_flushing.py::test_a_request_may_ask_for_a_flush_and_waits_for_a_majority_of_them",),
+    ),
+)
