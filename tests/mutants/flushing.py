@@ -40,6 +40,8 @@ MUTANTS = (
         "an answer that says flushed rests on the page caches of a majority",
         "            self._journal.demand_flush()  # the answer leaves after the write",
         "            pass",
-        ("tests/simulation/test_flushing.py::test_a_request_may_ask_for_a_flush_and_waits_for_a_majority_of_them",),
+        (
+            "tests/simulation/test_flushing.py::test_a_request_may_ask_for_a_flush_and_waits_for_a_majority_of_them",
+        ),
     ),
 )

@@ -60,9 +60,18 @@ MUTANTS = (
         (ALONE, "tests/node/recovery/test_recover_alone.py::test_a_survivor_is_alone_in_a_new_incarnation"),
     ),
     Mutant(
+        "a_node_that_lost_its_power_counts_itself",
+        "where two of three lost their power, none can be recovered",
+        "    own = 0 if lost_power else 1",
+        "    own = 1",
+        (
+            "tests/node/recovery/test_recover_alone.py::test_the_word_of_one_that_lost_its_power_does_not_count",
+        ),
+    ),
+    Mutant(
         "a_survivor_goes_on_beside_a_majority",
         "two clusters serve, although nothing was lost",
-        "return there if is_majority(1 + len(there), len(members)) else []",
+        "return there if is_majority(own + len(there), len(members)) else []",
         "return []",
         (
             "tests/node/recovery/test_recover_alone.py::test_it_is_refused_where_those_that_answer_are_a_majority",

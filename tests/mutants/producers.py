@@ -60,7 +60,7 @@ MUTANTS = (
     Mutant(
         "messages_with_and_without_idempotency_keys_share_a_request",
         "each is refused because of the others",
-        "opened = self._open[idempotent]",
+        "opened = self._open[idempotent + 2 * synced]",
         "opened = self._open[0]",
         (f"{KEYS}::test_messages_with_and_without_keys_share_no_request",),
     ),

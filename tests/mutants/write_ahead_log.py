@@ -46,8 +46,8 @@ MUTANTS = (
     Mutant(
         "an_unfinished_write_is_refused",
         "a node does not start after a power loss",
-        "has_remains and not wal_frames.is_unfinished(data, self._end, segment.mark)",
-        "has_remains",
+        "unfinished = self._lost_power or wal_frames.is_unfinished(data, self._end, segment.mark)",
+        "unfinished = self._lost_power",
         (POWER,),
     ),
     Mutant(
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "the_last_frame_is_not_written_again_when_the_journal_is_opened",
         "what a killed process had not synced is acknowledged, and goes with the power",
-        "        _write(segment.fd, data[last : self._end], last)\n",
+        "        _write(segment.fd, data[first : self._end], first)\n",
         "",
         (
             "tests/replication/test_synced.py"
@@ -88,7 +88,8 @@ MUTANTS = (
     Mutant(
         "a_batch_of_the_journal_is_written_after_one_that_failed",
         "a second sync succeeds for what the first one has lost",
-        '        if self._failed:\n            raise JournalMisused("a write after one that failed")\n',
+        "        if self._failed or self._flush_failed:\n"
+        '            raise JournalMisused("a write after one that failed")\n',
         "",
         (f"{WAL}::test_a_failed_write_is_not_taken_in",),
     ),

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tarry.node.config import NodeConfig
+from tarry.node.edge.forwarder import Forwarder
+from tarry.node.process import DataDamaged, serve
 from tarry.node.recovery.recover_alone import (
     RecoveryRefused,
     Survey,
@@ -16,9 +18,11 @@ from tarry.node.recovery.recover_alone import (
     recover_alone,
     survey,
 )
+from tarry.node.recovery.rejoin import Phase, Rejoining, phase
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_peer_pb2 import MembershipChange, RecallResponse
 from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.power_loss import boot_id, is_lost
 from tarry.replication.journal.records import entry_payload, membership_payload
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.raft.membership import Membership
@@ -105,3 +109,66 @@ def test_a_node_without_a_journal_and_one_that_rejoins_are_refused(tmp_path: Pat
     (tmp_path / "rejoining").write_text("leaving")
     with pytest.raises(RecoveryRefused, match="set aside"):
         recover_alone(config, lambda _: True, 171)
+
+
+def test_the_word_of_one_that_lost_its_power_does_not_count() -> None:
+    there = RecallResponse(spoken=["n1", "n3"])
+    assert may_do_without("n1", THREE, {"n2": there}, 0, own=0) == []
+    assert may_do_without("n1", THREE, {"n2": there, "n3": there}, 0, own=0) == ["n2", "n3"]
+
+
+def without_power(tmp_path: Path, members: dict[str, str]) -> NodeConfig:
+    """A journal of 6 entries, the last of which was not flushed under an earlier boot id."""
+    log = WriteAheadLog(tmp_path / "journal", boot="before")
+    journal = Journal(log, incarnation=7)
+    journal.set_members(members)
+    journal.set_term(3, "n1")
+    fill(journal, 5, term=3)
+    sync(journal)
+    fill(journal, 6, term=3)
+    batch = journal.stage(defer=True)
+    assert batch is not None
+    assert batch.deferred
+    journal.write(batch)
+    journal.close()
+    return NodeConfig(node="n1", data=tmp_path, listen="127.0.0.1:1", members=members)
+
+
+def test_one_that_lost_its_power_goes_on_with_what_is_left_once_it_is_told_to(tmp_path: Path) -> None:
+    config = without_power(tmp_path, {"n1": "127.0.0.1:1"})
+    found = recover_alone(config, lambda _: False, 171)
+    assert found is None
+    assert is_lost(tmp_path / "journal", boot_id())
+    told: list[Survey] = []
+    recover_alone(config, lambda survey: not told.append(survey), 171)
+    assert [(one.others, one.last_index, one.lost_power) for one in told] == [((), 6, True)]
+    assert not is_lost(tmp_path / "journal", boot_id())
+    again = Journal(WriteAheadLog(tmp_path / "journal", boot=boot_id()), incarnation=8)
+    assert (again.cluster_incarnation, again.last_index) == (171, 7)
+    again.close()
+
+
+def test_a_node_that_stands_alone_says_that_it_lost_its_power(tmp_path: Path) -> None:
+    config = without_power(tmp_path, {"n1": "127.0.0.1:1"})
+    with pytest.raises(DataDamaged, match="lost its power before all of"):
+        serve(config)
+
+
+async def test_data_is_set_aside_only_once_the_others_have_let_it_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = without_power(tmp_path, {"n1": "127.0.0.1:1", "n2": "127.0.0.1:9"})
+    asked: list[bool] = []
+
+    async def ask(*_: object) -> tuple[str | None, str | None]:
+        asked.append((tmp_path / "journal").exists() and phase(tmp_path) is None)
+        return (None, None) if len(asked) == 2 else ("UNAVAILABLE: nobody leads", None)
+
+    monkeypatch.setattr(Rejoining, "_ask", ask)
+    monkeypatch.setattr("tarry.node.recovery.rejoin.RETRY_S", 0)
+    forwarder = Forwarder(None, [], {})
+    await Rejoining(config, forwarder).leave_without_power()
+    await forwarder.close()
+    assert asked == [True, True]
+    assert phase(tmp_path) is Phase.JOINING
+    assert [path.name for path in (tmp_path / "damaged-1").iterdir()] == ["journal"]

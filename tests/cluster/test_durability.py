@@ -1,0 +1,119 @@
+"""Async durability, by real processes: kills lose nothing, and a lost power is noticed and told."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tarry.client.aio import Client, Durability, connect
+from tarry.client.errors import Refused
+from tarry.client.local.cluster import LocalCluster
+from tarry.proto.files import replace_file
+from tests.cluster.test_backup import schedule, wait_for_log
+from tests.cluster.test_lost_majority import recover
+from tests.cluster.test_rejoining import agree
+from tests.cluster.test_upgrade import level
+
+pytestmark = pytest.mark.beside
+
+POWERLESS = "the machine lost its power before everything was flushed"
+
+
+async def go_async(cluster: LocalCluster, folder: Path) -> None:
+    """Start each node with a boot id of its own, and let the cluster be async."""
+    for name, node in cluster.nodes.items():
+        await asyncio.to_thread(cluster.stop, name)
+        power(folder, name, 1)
+        node.environment["TARRY_BOOT_ID_FILE"] = str(folder / name)
+        cluster.start(name)
+    await level(cluster, 2)
+    async with connect(cluster.addresses) as client:
+        found = await client.operator().set_cluster(durability="async", flush_ms=10_000)
+        assert found.settings["durability"] is Durability.ASYNC
+
+
+def power(folder: Path, name: str, boots: int) -> None:
+    """The machine of a node has been started so many times."""
+    replace_file(folder / name, f"{name} {boots}".encode())
+
+
+async def write(client: Client) -> None:
+    """Schedule until every node has written something that waits for its flush: the first write is synced."""
+    async with asyncio.timeout(30):
+        while True:
+            await schedule(client, 10)
+            told = (await client.operator().status_of_all()).values()
+            if all(getattr(answer, "unflushed", 0) for answer in told):
+                return
+
+
+async def test_processes_that_are_killed_lose_nothing(cluster: LocalCluster, tmp_path: Path) -> None:
+    await go_async(cluster, tmp_path)
+    async with connect(cluster.addresses) as client:
+        await write(client)
+        before = (await client.operator().status()).pending
+        ids = await schedule(client, 100)
+        for name in cluster.nodes:
+            cluster.kill(name)
+        cluster.start()
+        await asyncio.to_thread(cluster.wait_until_serving)
+        assert (await client.operator().status()).pending == before + len(ids)
+    assert not any(POWERLESS in node.log.read_text() for node in cluster.nodes.values())
+
+
+async def test_a_node_whose_machine_lost_its_power_comes_back_as_a_newcomer(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    await go_async(cluster, tmp_path)
+    leader = await asyncio.to_thread(cluster.wait_until_serving)
+    async with connect(cluster.addresses) as client:
+        await write(client)
+        cluster.kill(leader)
+        power(tmp_path, leader, 2)
+        await asyncio.to_thread(cluster.wait_until_serving)
+        cluster.start(leader)
+        await asyncio.to_thread(wait_for_log, cluster, leader, "comes back as a newcomer")
+        await agree(client, set(cluster.nodes))
+        assert POWERLESS in cluster.nodes[leader].log.read_text()
+        assert (cluster.nodes[leader].folder / "damaged-1" / "journal" / "unflushed").exists()
+        await client.operator().set_cluster(durability="sync")
+        assert all(
+            getattr(a, "unflushed", 1) == 0 for a in (await client.operator().status_of_all()).values()
+        )
+
+
+async def test_where_all_machines_lost_their_power_one_is_told_to_go_on(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    await go_async(cluster, tmp_path)
+    async with connect(cluster.addresses) as client:
+        await write(client)
+        before = (await client.operator().status()).pending
+    for name in cluster.nodes:
+        cluster.kill(name)
+        power(tmp_path, name, 2)
+    cluster.start()
+    for name in cluster.nodes:
+        await asyncio.to_thread(wait_for_log, cluster, name, POWERLESS)
+    survivor = min(cluster.nodes)
+    await asyncio.to_thread(cluster.stop, survivor)
+    code, said = await asyncio.to_thread(recover, cluster, survivor, survivor)
+    assert code == 0, said
+    assert "lost its power before everything was flushed: what is left ends with entry" in said
+    cluster.start(survivor)
+    async with connect(cluster.addresses) as client:
+        await agree(client, set(cluster.nodes))
+        assert (await client.operator().status()).pending <= before
+
+
+async def test_a_leader_without_a_boot_id_refuses_async(cluster: LocalCluster, tmp_path: Path) -> None:
+    for name, node in cluster.nodes.items():
+        await asyncio.to_thread(cluster.stop, name)
+        node.environment["TARRY_BOOT_ID_FILE"] = str(tmp_path / "none")
+        cluster.start(name)
+    await level(cluster, 2)
+    async with connect(cluster.addresses) as client:
+        with pytest.raises(Refused, match="no boot id"):
+            await client.operator().set_cluster(durability="async")
