@@ -283,13 +283,13 @@ async def test_a_caller_that_goes_away_leaves_its_keys_under_way_until_what_is_p
         driver, proposed, may_go_on = lead.node.driver, asyncio.Event(), asyncio.Event()
         real = driver.propose
 
-        async def later(*args: Any) -> Any:
+        async def later(*args: Any, **options: Any) -> Any:
             proposed.set()
             await may_go_on.wait()
-            return await real(*args)
+            return await real(*args, **options)
 
-        async def propose(*args: Any) -> Any:
-            return await asyncio.shield(asyncio.ensure_future(later(*args)))
+        async def propose(*args: Any, **options: Any) -> Any:
+            return await asyncio.shield(asyncio.ensure_future(later(*args, **options)))
 
         monkeypatch.setattr(driver, "propose", propose)
         gone = asyncio.ensure_future(lead.edge.schedule(raw))
@@ -352,9 +352,9 @@ async def test_where_many_wait_for_one_few_go_on_in_a_turn(
         named, turns = [f"k{at}" for at in range(150)], [0]
         real = IdempotentSchedules._decide
 
-        async def decide(*args: Any) -> Any:
+        async def decide(*args: Any, **options: Any) -> Any:
             turns[-1] += 1
-            return await real(*args)
+            return await real(*args, **options)
 
         monkeypatch.setattr(IdempotentSchedules, "_decide", decide)
         counting = asyncio.ensure_future(begin(turns))
