@@ -27,6 +27,7 @@ class Flushing:
         self._waits_since_s: float | None = None  # the oldest write that is not flushed
         self._marked = replica.journal.is_marked  # by the process before
         self._working: asyncio.Task[None] | None = None
+        self._one = asyncio.Lock()  # held by the flush under way
 
     @property
     def defers(self) -> bool:
@@ -65,13 +66,16 @@ class Flushing:
 
     async def flush(self) -> None:
         """Return once everything written before the call is flushed. Raises what ends the process."""
-        journal, began_s = self._replica.journal, self._replica.now()
-        index = journal.durable_index
-        if journal.flushed_index >= index:
-            return
-        await self._replica.run_blocking(journal.flush)
-        self._replica.timings.flush.add(self._replica.now() - began_s)
-        journal.mark_flushed(index)
+        journal = self._replica.journal
+        async with self._one:
+            began_s = self._replica.now()
+            if journal.flushed_index >= journal.durable_index:
+                self._waits_since_s = None
+                return
+            journal.begin_flush()
+            await self._replica.run_blocking(journal.flush)
+            self._replica.timings.flush.add(self._replica.now() - began_s)
+            journal.mark_flushed()
         if self._waits_since_s is not None:
             waits = journal.flushed_index < journal.durable_index
             self._waits_since_s = max(self._waits_since_s, began_s) if waits else None

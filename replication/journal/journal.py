@@ -74,6 +74,7 @@ class Journal:
         """Up to here entries are on the disk, or written and not flushed: then a kill leaves them."""
         self.flushed_index = self._last
         """Up to here no loss of power takes them back."""
+        self._flushing_to = 0  # of the flush under way: of what came later it tells nothing
         self.durable_term = self._head.term
 
     # What it holds
@@ -161,6 +162,8 @@ class Journal:
         if self._last and index != self._last + 1:
             raise JournalMisused(f"entry {index} after {self._last}")
         self._staged.puts[index], chain = encode(payload, index, term, self._last_chain)
+        if payload[0] == MEMBERSHIP:  # on it rests whose disks are a majority: it is never deferred
+            self._staged.head = True
         if not self._last:
             self._first = index
         self._take_in((payload, index, term), chain)
@@ -181,6 +184,7 @@ class Journal:
             self._staged.delete_from = index if staged is None else min(staged, index)
             self.durable_index = before
             self.flushed_index = min(self.flushed_index, before)
+            self._flushing_to = min(self._flushing_to, before)
         self._last = before
         self._staged.head = True
 
@@ -336,9 +340,13 @@ class Journal:
         """Note on the disk that nothing waits for a flush, if nothing does; as `flush`."""
         self._storage.settle()
 
-    def mark_flushed(self, index: int) -> None:
-        """Note that a flush has ended which began when `index` was the last that was written."""
-        self.flushed_index = max(self.flushed_index, min(index, self.durable_index))
+    def begin_flush(self) -> None:
+        """Note that a flush begins: `mark_flushed` follows once it has ended."""
+        self._flushing_to = self.durable_index
+
+    def mark_flushed(self) -> None:
+        """Note that the flush has ended that has begun; what others have replaced since, it has not seen."""
+        self.flushed_index = max(self.flushed_index, self._flushing_to)
 
     def mark_durable(self, batch: Batch) -> None:
         self.durable_index, self.durable_term = batch.last_index, batch.term
@@ -409,7 +417,7 @@ class Journal:
         index, term, chain = position.index, position.term, position.chain
         self._tail.clear()
         self._changes.clear()
-        self.durable_index = self.flushed_index = 0
+        self.durable_index = self.flushed_index = self._flushing_to = 0
         self._staged = Staged(delete_from=0, puts={index: mark(term, chain)}, head=True)
         self._first = index
         self._sizes = Sizes()

@@ -3,7 +3,8 @@
     journal/unflushed   the boot id of the machine, from before the first such frame until all are flushed
 
 What a process has written outlives the process, not the machine. So a journal with this mark is whole under
-the boot id in it; under another one its last frames may be gone, and what they had promised with them.
+the boot id in it; under another one its last frames may be gone, and what they had promised with them. So
+may they be where a sync of them has failed: then the mark has no machine's boot id.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 BOOT_ID_CHARACTERS_MAX: Final = 200
 UNKNOWN_BOOT: Final = ""
 """Where a system tells no boot id: nothing is deferred there."""
+_CONDEMNED: Final = b"\n"
+"""In the mark: no boot id, for of these no white space is kept."""
 
 
 class PowerLost(Exception):
@@ -57,6 +60,11 @@ class UnflushedMark:
         if not self.is_set:
             replace_file(self._path, self._boot.encode())
             self.is_set = True
+
+    def condemn(self) -> None:
+        """Let the journal count as one that a loss of power took something from, durably."""
+        replace_file(self._path, _CONDEMNED)
+        self.is_set = True
 
     def clear(self) -> None:
         """Remove the mark durably: everything is flushed."""

@@ -25,7 +25,7 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -82,7 +82,7 @@ class WriteAheadLog:
         if self._lost_power and not cut:
             raise PowerLost(f"{folder} had entries that were not flushed when the machine lost its power")
         self._mark = UnflushedMark(folder, boot)
-        self._marking = threading.Lock()
+        self._marking, self._noting = threading.Lock(), threading.Lock()
         self._deferred = self._synced = 0  # sequences of the last frames without a sync, and with
         self._segment_bytes = segment_bytes
         self._places = EntryPlaces()
@@ -122,7 +122,7 @@ class WriteAheadLog:
 
     def is_long(self, batch: Batch) -> bool:
         """Return whether a batch needs a segment that is not allocated, or the mark: both take long."""
-        unmarked = batch.deferred and not self._mark.is_set
+        unmarked = batch.deferred and (not self._mark.is_set or self._marking.locked())
         return unmarked or (not self._fits(batch) and not self._has_next(batch))
 
     def needs_upkeep(self) -> bool:
@@ -174,13 +174,14 @@ class WriteAheadLog:
         except FileNotFoundError:  # as it ended it was synced, and no entry is in it any more
             return
         try:
-            os.fdatasync(fd)
+            with self._condemned_by_failure():
+                os.fdatasync(fd)
         except OSError:
             self._flush_failed = True
             raise
         finally:
             os.close(fd)
-        self._synced = max(self._synced, sequence)
+        self._note_synced(sequence)
 
     def settle(self) -> None:
         """Remove the mark, unless a frame waits for its sync: a loss of power then costs nothing."""
@@ -206,7 +207,9 @@ class WriteAheadLog:
     def _append(self, batch: Batch) -> None:
         begins = not self._fits(batch)
         if begins and self._deferred > self._synced:
-            os.fdatasync(self._last.fd)  # of the segments only the last may lack sectors
+            with self._condemned_by_failure():
+                os.fdatasync(self._last.fd)  # of the segments only the last may lack sectors
+            self._note_synced(self._sequence)
         segment, at = (self._begun(batch), HEADER_BYTES) if begins else (self._last, self._end)
         data, frame = wal_frames.encode_frame(batch, self._sequence + 1, self._crc, segment.mark)
         if begins:
@@ -215,11 +218,30 @@ class WriteAheadLog:
             )
             data = wal_frames.encode_segment(fields) + data
         _write(segment.fd, data, 0 if begins else at)
-        os.fdatasync(segment.fd)
+        with self._condemned_by_failure():
+            os.fdatasync(segment.fd)
         if begins:
             self._name(segment)
         self._take_in(segment, at, frame)
-        self._synced = self._sequence
+        self._note_synced(self._sequence)
+
+    def _note_synced(self, sequence: int) -> None:
+        with self._noting:  # a flush may end beside a write
+            self._synced = max(self._synced, sequence)
+
+    @contextmanager
+    def _condemned_by_failure(self) -> Iterator[None]:
+        """Let no later start use this log, where a sync fails that frames wait for.
+
+        The kernel lets such pages go, and tells of it once: what it shows the next process may lack them.
+        """
+        try:
+            yield
+        except OSError:
+            if self._deferred > self._synced:
+                with suppress(OSError), self._marking:
+                    self._mark.condemn()
+            raise
 
     def _fits(self, batch: Batch) -> bool:
         return bool(self._segments) and self._end + _frame_bytes_max(batch) <= self._last.size_bytes
@@ -291,6 +313,8 @@ class WriteAheadLog:
                 self._read_segment(segment, header, following)
         for there in (self._folder, self._folder.parent):  # the process before may have ended without it
             sync_path(there)
+        if not self._lost_power:
+            self._mark.clear()  # all is synced: a node may write nothing for long after its start
         while self._has_removable():
             self._unlink_first()
 
@@ -331,8 +355,11 @@ class WriteAheadLog:
         # then the kernel shows bytes that are not on the disk, and would not write them by itself. Where
         # frames were deferred, any of them may be such.
         first = HEADER_BYTES if self._mark.is_set else last
+        self._deferred = self._sequence if self._mark.is_set else 0
         _write(segment.fd, data[first : self._end], first)
-        os.fdatasync(segment.fd)
+        with self._condemned_by_failure():
+            os.fdatasync(segment.fd)
+        self._note_synced(self._sequence)
         if has_remains:
             self._end = segment.size_bytes  # zeros over them would be relied on, whatever their sync did
 

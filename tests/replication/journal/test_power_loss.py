@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tarry.proto.tarry_peer_pb2 import MembershipChange
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.power_loss import MARK, UNKNOWN_BOOT, PowerLost, boot_id, is_lost
-from tarry.replication.journal.records import Batch, JournalMisused
+from tarry.replication.journal.records import Batch, JournalMisused, membership_payload
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tests.replication.journals import fill
 from tests.simulation.disk import torn
@@ -29,6 +30,16 @@ def put(journal: Journal, last: int, *, defer: bool = True) -> Batch:
     journal.write(batch)
     journal.mark_durable(batch)
     return batch
+
+
+def flush(journal: Journal) -> None:
+    journal.begin_flush()
+    journal.flush()
+    journal.mark_flushed()
+
+
+def fail(_: int) -> None:
+    raise OSError(5, "EIO")
 
 
 @pytest.fixture
@@ -53,8 +64,7 @@ def test_the_mark_is_durable_before_the_first_write_without_a_sync(tmp_path: Pat
     put(journal, 5)
     assert len(synced) == 2
     assert (journal.durable_index, journal.flushed_index) == (5, 3)
-    journal.flush()
-    journal.mark_flushed(5)
+    flush(journal)
     assert synced[2:] == [f"{1:016x}.wal"]
     assert journal.flushed_index == 5
     assert journal.is_marked
@@ -116,8 +126,7 @@ def test_a_kill_leaves_all_and_the_next_start_writes_and_syncs_it_again(
     ((start, size_bytes),) = written
     assert start == 64  # all frames of the segment: any of them may be one that a failed sync let go
     assert size_bytes > 600
-    again.settle()
-    assert not (tmp_path / MARK).exists()
+    assert not (tmp_path / MARK).exists()  # also where nothing is written for long from now on
     again.close()
 
 
@@ -150,13 +159,11 @@ def test_what_a_loss_of_power_leaves_opens_up_to_the_first_frame_that_is_not_who
     for last in range(7, 7 + draw.randrange(1, 20)):
         put(journal, last)
         if draw.random() < 0.1:
-            journal.flush()
-            journal.mark_flushed(journal.durable_index)
+            flush(journal)
             flushed = {path.name: path.read_bytes() for path in folder.iterdir()}
     flushed_index, last = journal.flushed_index, journal.last_index
     if flushed_index == 5:
-        journal.flush()
-        journal.mark_flushed(last)
+        flush(journal)
         flushed_index = last
         flushed = {path.name: path.read_bytes() for path in folder.iterdir()}
         for _ in range(5):
@@ -189,9 +196,6 @@ def test_a_segment_is_flushed_before_the_next_one_begins(tmp_path: Path) -> None
 def test_nothing_is_written_behind_a_flush_that_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: int) -> None:
-        raise OSError(5, "EIO")
-
     journal = opened(tmp_path)
     put(journal, 3, defer=False)
     put(journal, 4)
@@ -202,6 +206,100 @@ def test_nothing_is_written_behind_a_flush_that_failed(
     assert (tmp_path / MARK).exists()
     with pytest.raises(JournalMisused):
         put(journal, 5)
+    journal.close()
+
+
+@pytest.mark.parametrize("by", ["flush", "write", "segment"])
+def test_a_log_whose_sync_failed_is_not_opened_under_the_same_boot_id_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """The kernel lets pages go that it could not write, and tells one process of it, once."""
+    journal = opened(tmp_path)
+    put(journal, 3, defer=False)
+    put(journal, 4)
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="EIO"):
+        patched.setattr(os, "fdatasync", fail)
+        if by == "flush":
+            journal.flush()
+        elif by == "write":
+            put(journal, 5, defer=False)
+        else:
+            while True:
+                put(journal, journal.last_index + 1)
+    journal.close()
+    assert is_lost(tmp_path, "one")
+    with pytest.raises(PowerLost):
+        opened(tmp_path)
+    opened(tmp_path, cut=True).close()
+
+
+def test_a_sync_that_fails_at_the_start_is_not_forgotten_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = opened(tmp_path)
+    put(journal, 3, defer=False)
+    put(journal, 4)
+    journal.close()
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="EIO"):
+        patched.setattr(os, "fdatasync", fail)
+        opened(tmp_path)
+    with pytest.raises(PowerLost):
+        opened(tmp_path)
+
+
+def test_a_failed_sync_that_no_deferred_frame_waits_for_costs_no_rejoin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = opened(tmp_path)
+    put(journal, 3, defer=False)
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="EIO"):
+        patched.setattr(os, "fdatasync", fail)
+        put(journal, 4, defer=False)
+    journal.close()
+    opened(tmp_path).close()
+
+
+def test_a_flush_tells_nothing_of_entries_that_took_the_place_of_others_meanwhile(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    put(journal, 3, defer=False)
+    put(journal, 9)
+    journal.begin_flush()
+    journal.flush()  # in a thread, that is slow to tell
+    journal.delete_from(5)
+    batch = journal.stage(defer=True)
+    assert batch is not None
+    journal.write(batch)
+    journal.mark_durable(batch)
+    put(journal, 9)
+    journal.mark_flushed()
+    assert (journal.durable_index, journal.flushed_index) == (9, 4)
+    flush(journal)
+    assert journal.flushed_index == 9
+    journal.close()
+
+
+def test_a_change_of_members_is_never_deferred(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    put(journal, 3, defer=False)
+    assert put(journal, 4).deferred
+    change = MembershipChange(remove=True, node="n2")
+    journal.append(membership_payload(change), 5, 1)
+    batch = journal.stage(defer=True)
+    assert batch is not None
+    assert not batch.deferred
+    journal.close()
+
+
+def test_a_write_waits_on_no_event_loop_while_the_mark_is_removed(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    put(journal, 3, defer=False)
+    put(journal, 4)
+    fill(journal, 5)
+    batch = journal.stage(defer=True)
+    assert batch is not None
+    assert not journal.is_long(batch)
+    with journal._storage._marking:  # type: ignore[attr-defined]
+        assert journal.is_long(batch)
     journal.close()
 
 
