@@ -55,7 +55,9 @@ class Applier:
             commands = LogEntry.FromString(payload[1:]).commands if is_regular(entry) else ()
             outcomes = self._machine.apply(index, term, commands)
             replica.applied = index
-            proposed = self._proposals.applied(index, term, outcomes)
+            deferred = index <= replica.consensus.log_replication.deferred_to
+            synced = replica.flush_ms() == 0  # by now: it may have been async when this was proposed
+            proposed = self._proposals.applied(index, term, outcomes, deferred=deferred, synced=synced)
             now = replica.now()
             replica.timings.apply.add(now - began)
             if proposed is not None:

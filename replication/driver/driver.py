@@ -212,7 +212,7 @@ class Driver:
         if self._replica.consensus.state.role is not Role.LEADER or self._replica.stopping:
             raise self._replica.not_leader()
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._proposals.put(command, answer, cost_us, flushed=flushed and self._replica.flush_ms() > 0)
+        self._proposals.put(command, answer, cost_us, flushed=flushed)
         self._replica.wake.set()
         return await answer
 
@@ -332,7 +332,7 @@ class Driver:
             self._timer = asyncio.get_running_loop().call_later(timeout_s + _TIMER_SLACK_S, self._set_timer)
 
     async def _turn(self) -> None:
-        replica, journal, began_s = self._replica, self._journal, self._replica.now()
+        replica, began_s = self._replica, self._replica.now()
         replica.wake.clear()
         if self._installer.ready:
             await self._install()
@@ -350,7 +350,7 @@ class Driver:
         if source is not None:
             self._installer.ask(source)
         outbox = consensus.outbox.take()
-        batch = journal.stage(defer=self._flushing.may_defer())
+        batch = self._stage()
         if batch is None or self._is_quick(batch):
             self._write_at_once(batch, outbox)
             if self._applier.due and replica.now() - began_s >= SHARED_TURN_S:
@@ -371,6 +371,12 @@ class Driver:
         if more or self._inbound or self._applier.due or self._flushing.due:
             replica.wake.set()
         replica.end_turn()
+
+    def _stage(self) -> Batch | None:
+        batch = self._journal.stage(defer=self._flushing.may_defer())
+        if batch is not None and batch.deferred:
+            self._replica.consensus.log_replication.note_deferred(batch.last_index)
+        return batch
 
     def _is_quick(self, batch: Batch) -> bool:
         small = batch.size_bytes <= AT_ONCE_BYTES_MAX and not self._journal.is_long(batch)

@@ -114,8 +114,20 @@ class Proposals:
         self._under_way[index] = (term, size_bytes, now, answers)
         self._under_way_bytes += size_bytes
 
-    def applied(self, index: int, term: int, outcomes: Sequence[Any]) -> float | None:
-        """Answer the proposers of an entry that is applied; return when it was proposed, if it was here."""
+    def applied(
+        self,
+        index: int,
+        term: int,
+        outcomes: Sequence[Any],
+        *,
+        deferred: bool = False,
+        synced: bool = True,
+    ) -> float | None:
+        """Answer the proposers of an entry that is applied; return when it was proposed, if it was here.
+
+        `deferred`: it may have been committed before a majority has flushed it: then answers wait for that
+        which ask for it, and all where the durability is `synced`.
+        """
         proposed = self._under_way.pop(index, None)
         if proposed is None:
             return None
@@ -125,7 +137,7 @@ class Proposals:
             _refuse(answers, NotLeader(None))
             return None
         for answer, outcome in zip(answers, outcomes, strict=False):
-            if answer in self._to_flush:
+            if deferred and (synced or answer in self._to_flush):
                 self._unflushed.append((index, answer, outcome))
             elif not answer.done():
                 answer.set_result(outcome)

@@ -144,12 +144,14 @@ class Heartbeats:
         self.told_level = beat.level
         self._heard.append((peer, beat.state))
         self._membership.hear_from(peer, beat.address, (beat.term, 0))  # its log has an entry of its term
+        term, compared = self._peers[peer].compared
+        flushed = min(self._journal.flushed_index, compared) if term == self._engine.term else 0
         reply = HeartbeatReply(
             term=self._engine.term,
             sent=beat.sent,
             wall_ms=int(self._clock.wall_ms()),
             applied_index=self.applied,
-            flushed_index=self._journal.flushed_index,
+            flushed_index=flushed,  # of what is the same as the leader's
             patience_ms=patience_ms,
             level=self._hello.level,
             version=self._hello.version,

@@ -21,6 +21,8 @@ class LogReplication:
         self._settings = context.settings
         self._flush_ms = context.flush_ms
         self._flush_to = 0  # of this leadership: the last entry that is flushed before it is answered
+        self.deferred_to = 0
+        """Of this leadership: the last entry that may have been answered before it was flushed."""
         self._snapshot_source: str | None = None
         self.sent_at = 0.0
 
@@ -53,6 +55,8 @@ class LogReplication:
             },
         )
         said = plan.next_index - 1 if plan.success else 0
+        if said:
+            self._peers[peer].compared = append.term, said
         if not append.deferred and said > self._journal.flushed_index:
             self._journal.demand_flush()  # the answer leaves after the write
             flushed = said
@@ -100,6 +104,10 @@ class LogReplication:
         """Let an entry of this leader, the last one, be flushed wherever it is acknowledged."""
         self._flush_to = index
         self._journal.demand_flush()
+
+    def note_deferred(self, index: int) -> None:
+        """Note that entries up to one are written here, or sent, to be flushed later."""
+        self.deferred_to = max(self.deferred_to, index)
 
     def flushed_index(self) -> int:
         """Return up to where a majority has flushed the log, as this leader knows."""
@@ -165,6 +173,8 @@ class LogReplication:
         append.commit_index = progress.told_commit_index = message["commit_index"]
         append.sequence = flow.sent(size_bytes, now)
         append.deferred = self._flush_ms() > 0 and append.prev_index >= self._flush_to
+        if append.deferred:
+            self.note_deferred(append.prev_index + len(entries))
         for payload, _, term in entries:
             append.entries.add(term=term, payload=payload)
         self._outbox.put(peer, sent)
@@ -173,7 +183,7 @@ class LogReplication:
 
     def observe(self) -> None:
         """Reset what depends on role and term."""
-        self._flush_to = 0
+        self._flush_to = self.deferred_to = 0
         for peer, progress in self._peers.items():
             progress.told_commit_index = None
             progress.flushed_index = 0

@@ -27,6 +27,8 @@ class Progress:
     """Index that it has applied, by its latest answer to a heartbeat; 0: there was none."""
     flushed_index: int = 0
     """Up to here no loss of power takes its log back, by its answers to this leadership."""
+    compared: tuple[int, int] = 0, 0
+    """Term of its latest append that agreed with the log here, and up to where."""
     hello: Hello | None = None
     """What it says of itself in the latest of its answers."""
     hello_at: float = -math.inf

@@ -44,4 +44,28 @@ MUTANTS = (
             "tests/simulation/test_flushing.py::test_a_request_may_ask_for_a_flush_and_waits_for_a_majority_of_them",
         ),
     ),
+    Mutant(
+        "a_failed_sync_is_forgotten",
+        "a node goes on without what it had acknowledged, which the kernel has let go",
+        "                    self._mark.condemn()",
+        "                    pass",
+        (f"{JOURNAL}test_a_log_whose_sync_failed_is_not_opened_under_the_same_boot_id_either",),
+    ),
+    Mutant(
+        "a_flush_counts_for_what_came_later",
+        "entries count as flushed that took the place of others during the flush",
+        "            self._flushing_to = min(self._flushing_to, before)\n",
+        "",
+        (f"{JOURNAL}test_a_flush_tells_nothing_of_entries_that_took_the_place_of_others_meanwhile",),
+    ),
+    Mutant(
+        "what_was_deferred_is_answered_in_sync",
+        "after the answer that the durability is sync, a majority's loss of power takes back what is answered",
+        "            if deferred and (synced or answer in self._to_flush):",
+        "            if deferred and answer in self._to_flush:",
+        (
+            "tests/simulation/test_flushing.py"
+            "::test_what_was_sent_while_async_is_answered_in_sync_once_a_majority_has_flushed_it",
+        ),
+    ),
 )

@@ -12,7 +12,7 @@ MUTANTS = (
     Mutant(
         "a_batch_of_the_journal_is_not_synced",
         "a power loss takes back what was acknowledged",
-        "        os.fdatasync(segment.fd)\n        if begins:\n",
+        "        with self._condemned_by_failure():\n            os.fdatasync(segment.fd)\n        if begins:\n",
         "        if begins:\n",
         (
             "tests/replication/test_synced.py"
@@ -22,7 +22,7 @@ MUTANTS = (
     Mutant(
         "a_segment_of_the_journal_is_named_before_it_is_synced",
         "a power loss leaves a segment without a frame, and the log is refused",
-        "        os.fdatasync(segment.fd)\n        if begins:\n            self._name(segment)\n",
+        "        with self._condemned_by_failure():\n            os.fdatasync(segment.fd)\n        if begins:\n            self._name(segment)\n",
         "        if begins:\n            self._name(segment)\n        os.fdatasync(segment.fd)\n",
         (
             "tests/replication/test_synced.py"

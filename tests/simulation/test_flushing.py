@@ -178,6 +178,44 @@ def test_a_request_may_ask_for_a_flush_and_waits_for_a_majority_of_them() -> Non
     scenario(play)
 
 
+def test_what_was_sent_while_async_is_answered_in_sync_once_a_majority_has_flushed_it() -> None:
+    async def play(world: World) -> None:
+        world.flush_ms = 10_000
+        await load(world, 20)
+        leader = await world.until_led()
+        before = leader.journal.last_index
+        scheduling = asyncio.ensure_future(leader.driver.propose(b"across"))
+        while leader.journal.last_index == before:  # noqa: ASYNC110 the very turn
+            await asyncio.sleep(0)
+        leader.driver._replica.flush_ms = lambda: 0  # it has applied the change, the others have not yet
+        await asyncio.sleep(0.2)
+        assert not scheduling.done()
+        world.flush_ms = 0
+        index = await scheduling
+        assert sum(node.journal.flushed_index >= index for node in world.nodes) >= 2
+
+    scenario(play)
+
+
+def test_who_asks_for_a_flush_while_sync_has_it_where_async_comes_first() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        world.flush_ms = 10_000
+        await load(world, 20)
+        world.flush_ms = 0
+        await write(world, 1)
+        for node in world.nodes:
+            node.sync_s = 0.05
+        leader = await world.until_led()
+        scheduling = asyncio.ensure_future(leader.driver.propose(b"flushed", flushed=True))
+        await asyncio.sleep(0)
+        world.flush_ms = 10_000
+        index = await scheduling
+        assert sum(node.journal.flushed_index >= index for node in world.nodes) >= 2
+
+    scenario(play)
+
+
 def test_who_goes_back_to_sync_flushes_what_waits() -> None:
     async def play(world: World) -> None:
         world.flush_ms = 10_000

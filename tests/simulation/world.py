@@ -184,6 +184,8 @@ class SimNode:
             self._end()
             self.disk.crash(self._under_way)
             self._under_way = None
+            if self.disk.lost_power:  # what it has acknowledged just before counts
+                self.lacks = max(self.world.checker.applied, default=0)
 
     def kill(self) -> None:
         """Kill the process: what it has written stays."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tarry.proto.tarry_peer_pb2 import Heartbeat, HeartbeatReply, PeerMessage, TimeoutNow
+from tarry.proto.tarry_peer_pb2 import Append, Heartbeat, HeartbeatReply, PeerMessage, TimeoutNow
 from tarry.replication.journal.records import entry_payload
 from tarry.replication.raft.guard.transfer import Phase
 from tarry.replication.status import SETTINGS_BYTES_MAX, Hello, Role, digest_of
@@ -127,6 +127,21 @@ def begin_transfer(lone: Lone) -> TimeoutNow:
     answer_heartbeats(lone, "n2", "n3")
     said = lone.tick()
     return next(message.timeout_now for _, message in said if message.HasField("timeout_now"))
+
+
+def test_an_answer_tells_no_flush_of_entries_that_this_leader_has_not_compared() -> None:
+    lone = Lone()
+    lone.follow("n2", term=1, entries=3)
+    assert lone.journal.flushed_index == 4
+    assert _flushed(lone, "n2", 1) == 4
+    assert _flushed(lone, "n3", 2) == 0
+    lone.receive("n3", append=Append(term=2, prev_index=2, prev_term=1, sequence=1))
+    assert _flushed(lone, "n3", 2) == 2
+
+
+def _flushed(lone: Lone, leader: str, term: int) -> int:
+    (said,) = lone.receive(leader, heartbeat=Heartbeat(term=term, sent=1.0))
+    return said[1].heartbeat_reply.flushed_index
 
 
 def test_who_has_stepped_down_waits_before_it_asks_to_be_elected() -> None:
