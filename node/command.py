@@ -121,6 +121,7 @@ def _surveyed(found: Survey) -> str:
         (
             f"{found.node} has everything up to entry {found.commit_index} ({_time(found.commit_ms)}).",
             more if last > found.commit_index else "It has nothing behind that.",
+            f"Its last entry is of term {found.last_term}: of several nodes the highest term has most.",
             f"What {others} acknowledged without it behind entry {last} is lost.",
             "It goes on alone, as another incarnation of the cluster.",
             f"{others} come back only with --rejoin, which sets their data aside.",
@@ -133,7 +134,7 @@ def _surveyed_without_power(found: Survey) -> str:
     others, last = ", ".join(found.others), found.last_index
     alone = (
         f"The machine of {found.node} lost its power before everything was flushed: what is left ends with "
-        f"entry {last} ({_time(found.last_ms)}).",
+        f"entry {last} of term {found.last_term} ({_time(found.last_ms)}).",
         "What was acknowledged behind that, within flush_ms before the loss, is lost if no node has it.",
     )
     if not found.others:
@@ -141,7 +142,8 @@ def _surveyed_without_power(found: Survey) -> str:
     return "\n".join(
         (
             *alone,
-            f"Look first what {others} have, by the same command: go on with the one that has most.",
+            f"Look first what {others} have, by the same command: go on with the one whose last entry is of "
+            "the highest term, and of these with the highest entry.",
             f"It goes on alone, as another incarnation of the cluster. Of {others}, those that lost their "
             "power come back by themselves, and the others with --rejoin.",
             f"If {others} can still start with their data as a majority, do not go on.",

@@ -166,7 +166,7 @@ async def realign_behind(run: Run) -> None:
 
 @scenario(rough=False)
 async def realign_ahead(run: Run) -> None:
-    """All nodes away for 4 s, 30,000 messages due meanwhile: the next leader flushes, then keeps pace."""
+    """All nodes away for 4 s, 30,000 messages due meanwhile: the next leader rushes, then keeps pace."""
     await run.fill(30_000, delay_ms=3_000, delivered=True)
     await run.crash_all(4, name="all away", loose=True)
     await run.during(3)

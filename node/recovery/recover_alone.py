@@ -74,6 +74,8 @@ class Survey:
     last_ms: int
     lost_power: bool = False
     """Behind that it may have had more, which was not flushed when its machine lost its power."""
+    last_term: int = 0
+    """Of two nodes the one with the later term has more; of one term, the one with the later entry."""
 
 
 def recover_alone(config: NodeConfig, agreed: Callable[[Survey], bool], incarnation: int) -> Survey | None:
@@ -115,7 +117,7 @@ def survey(node: str, membership: Membership, journal: Journal, *, lost_power: b
         raise RecoveryRefused(f"{node} is the only member: start it without --recover-alone")
     commit, last = journal.commit_index, journal.last_index
     times = _time_at(journal, commit), _time_at(journal, last)
-    return Survey(node, others, commit, times[0], last, times[1], lost_power)
+    return Survey(node, others, commit, times[0], last, times[1], lost_power, journal.last_term)
 
 
 def go_alone(journal: Journal, found: Survey, incarnation: int) -> None:

@@ -52,7 +52,7 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 def test_it_says_what_the_survivor_has_and_until_when(journal: Journal) -> None:
     found = survey("n1", Membership(journal, THREE), journal)
-    assert found == Survey("n1", ("n2", "n3"), 5, 1_234, 6, 1_234)
+    assert found == Survey("n1", ("n2", "n3"), 5, 1_234, 6, 1_234, last_term=3)
 
 
 def test_a_survivor_is_alone_in_a_new_incarnation(journal: Journal, tmp_path: Path) -> None:
