@@ -26,7 +26,7 @@ async def go_async(cluster: LocalCluster, folder: Path) -> None:
     for name, node in cluster.nodes.items():
         await asyncio.to_thread(cluster.stop, name)
         power(folder, name, 1)
-        node.environment["TARRY_BOOT_ID_FILE"] = str(folder / name)
+        node.environment["TARRY_BOOT_ID_FILE"] = str(boot_id_file(folder, name))
         cluster.start(name)
     await level(cluster, 2)
     async with connect(cluster.addresses) as client:
@@ -34,9 +34,13 @@ async def go_async(cluster: LocalCluster, folder: Path) -> None:
         assert found.settings["durability"] is Durability.ASYNC
 
 
+def boot_id_file(folder: Path, name: str) -> Path:
+    return folder / f"{name}.boot"
+
+
 def power(folder: Path, name: str, boots: int) -> None:
     """The machine of a node has been started so many times."""
-    replace_file(folder / name, f"{name} {boots}".encode())
+    replace_file(boot_id_file(folder, name), f"{name} {boots}".encode())
 
 
 async def write(client: Client) -> None:
