@@ -46,6 +46,7 @@ for name in (
     "abuse",
     "upgrades",
     "recovery",
+    "power",
     "cancels",
     "changes",
     "idempotency",

@@ -192,6 +192,21 @@ class Fires:
     messages: list[FireMessage] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A time of which the cluster may have forgotten all: a majority lost its power soon after."""
+
+    from_mono_ms: int
+    to_mono_ms: int
+    wall_ms: int  # by which the wall clock was ahead of the monotonic one
+
+    def has(self, at_mono_ms: int) -> bool:
+        return self.from_mono_ms <= at_mono_ms <= self.to_mono_ms
+
+    def has_wall(self, at_ms: int) -> bool:
+        return self.has(at_ms - self.wall_ms)
+
+
 @dataclass(slots=True)
 class History:
     """Everything recorded in one run, in the order in which it was recorded."""
@@ -205,6 +220,7 @@ class History:
     sweeps: list[Sweep] = field(default_factory=list)
     nodes: list[NodeSeen] = field(default_factory=list)
     fires: Fires = field(default_factory=Fires)
+    outages: list[Outage] = field(default_factory=list)
 
     def acknowledged(self) -> Iterator[Sent]:
         return (sent for sent in self.sent if sent.answer is Answer.ACKNOWLEDGED)

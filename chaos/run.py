@@ -15,8 +15,9 @@ from statistics import median
 
 from grpc import aio
 
+from tarry.chaos.checks.outages import doubted
 from tarry.chaos.cluster.cluster import Cluster, mono_ms
-from tarry.chaos.history import Answer, History, NodeSeen, Span
+from tarry.chaos.history import Answer, History, NodeSeen, Outage, Span
 from tarry.chaos.scenario import Scenario
 from tarry.chaos.traffic.consumers import BRISK, ROUGH, Consumers
 from tarry.chaos.traffic.load import LATER, LOADS, MASS, drawn
@@ -114,6 +115,11 @@ class Run:
             end = self.cluster.happened(f"end of {name}", node).at_mono_ms
             self.spans.append((start, end + RECOVER_MS))
             self.windows.append((start - BEHIND_MS, end + RECOVER_MS if loose else start + loose_ms))
+
+    def forgets(self, begin_mono_ms: int, before_ms: int) -> None:
+        """Note that the cluster may have forgotten all from `before_ms` before a moment until now."""
+        wall_ms = time.time_ns() // 1_000_000 - mono_ms()
+        self.history.outages.append(Outage(begin_mono_ms - before_ms, mono_ms(), wall_ms))
 
     def expect(self, kept: bool, complaint: str, *, timed: bool = False) -> None:
         """Write down what was not as it ought to be; the run goes on.
@@ -286,13 +292,14 @@ class Run:
 
     async def _expect_later(self) -> None:
         """Expect messages due in days to years to be pending, each once."""
-        sent = [one for one in self.history.sent if one.topic == LATER]
+        history = doubted(self.history)
+        sent = [one for one in history.sent if one.topic == LATER]
         if not sent:
             return
         taken = {one.token for one in sent if one.answer is Answer.ACKNOWLEDGED}
         unknown = sum(one.answer is Answer.UNKNOWN for one in sent)
-        gone = {one.token for one in self.history.cancelled} & taken
-        certain = {one.token for one in self.history.cancelled if one.certain} & taken
+        gone = {one.token for one in history.cancelled} & taken
+        certain = {one.token for one in history.cancelled if one.certain} & taken
         status = await self.client.operator().status()
         pending = sum(topic.pending for topic in status.topics if topic.topic == LATER)
         self.expect(
@@ -302,11 +309,12 @@ class Run:
         )
 
     async def _settled(self) -> bool:
-        gone = {one.token for one in self.history.cancelled}
+        history = doubted(self.history)
+        gone = {one.token for one in history.cancelled}
         groups = groups_of(self.scenario)
         expected = [
             (group, one.token)
-            for one in self.history.acknowledged()
+            for one in history.acknowledged()
             if one.token not in gone
             for topic, group in groups
             if topic == one.topic

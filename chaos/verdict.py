@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tarry.chaos.checks import changes, deliveries, failovers, fires, leaders, linearizability
+from tarry.chaos.checks import changes, deliveries, failovers, fires, leaders, linearizability, outages
 from tarry.chaos.checks import duplicates as repeats
 from tarry.chaos.checks import stuck as waiting
 from tarry.chaos.history import Delivered, History, Span
@@ -96,12 +96,13 @@ class Timed(NamedTuple):
 
 def judge(run: Played, seconds: float) -> Verdict:
     """Run every check on the history of a run."""
-    scenario, history = run.scenario, run.history
-    timed = _timed(run)
+    scenario, history = run.scenario, outages.doubted(run.history)
+    known = outages.remembered(history)
+    timed = _timed(run, history, known)
     late = deliveries.lateness(history)
     changes = failovers.failovers_ms(history)
-    again = len(repeats.repeats(history, BRISK))
-    found = {**_found(run), **{name: each.judged for name, each in timed.items()}}
+    again = len(repeats.repeats(known, BRISK))
+    found = {**_found(scenario, history, known), **{name: each.judged for name, each in timed.items()}}
     counts = {name: len(each) for name, each in found.items()}
     planned = [(one.at_mono_ms, one.at_mono_ms + PLANNED_MS) for one in history.events if one.name in MOVES]
     verdict = Verdict(
@@ -144,24 +145,26 @@ def judge(run: Played, seconds: float) -> Verdict:
     return verdict
 
 
-def _found(run: Played) -> dict[str, Sequence[object]]:
-    """Return what breaks a promise however busy the machine was."""
-    scenario, history = run.scenario, run.history
+def _found(scenario: Scenario, history: History, known: History) -> dict[str, Sequence[object]]:
+    """Return what breaks a promise however busy the machine was.
+
+    `known`: what the cluster has to know of the history.
+    """
     return {
         "lost": deliveries.lost(history, groups_of(scenario)),
         "early": deliveries.early(history, scenario.tolerance_ms),
-        "delivered after a cancel": deliveries.delivered_after_cancel(history),
-        "repeated without a mark": repeats.unmarked(history),
-        "diverged at index": tuple(leaders.diverged(history).items()),
-        "released twice": repeats.released_twice(history),
+        "delivered after a cancel": deliveries.delivered_after_cancel(known),
+        "repeated without a mark": repeats.unmarked(known),
+        "diverged at index": tuple(leaders.diverged(known).items()),
+        "released twice": repeats.released_twice(known),
         "ids given twice": deliveries.ids_given_twice(history),
         "scheduled twice by a repeated request": repeats.answered_differently(history),
         "delivered though never sent": deliveries.unexpected(history),
         "not linearizable": linearizability.not_linearizable(
-            history, linearizability.AHEAD_MS + scenario.set_back_ms
+            known, linearizability.AHEAD_MS + scenario.set_back_ms
         ),
         "changed, and not explained by any order": changes.not_explained(
-            history, linearizability.AHEAD_MS + scenario.set_back_ms
+            known, linearizability.AHEAD_MS + scenario.set_back_ms
         ),
         "changed and forgotten": changes.overdue(history),
         "cancels of many with wrong counts": changes.miscounted(history),
@@ -176,13 +179,13 @@ def _found(run: Played) -> dict[str, Sequence[object]]:
     }
 
 
-def _timed(run: Played) -> dict[str, Timed]:
+def _timed(run: Played, history: History, known: History) -> dict[str, Timed]:
     """Return what rests on nodes, links and consumers being run in time.
 
     No load explains the repetition of what was delivered more than a lease before its leader was lost, nor
     the delivery of what became due under a successor.
     """
-    scenario, history, slowness = run.scenario, run.history, max(1.0, run.load)
+    scenario, slowness = run.scenario, max(1.0, run.load)
     spans = sorted([*run.spans, *leaders.changes(history, RECOVER_MS)])
     travel_ms = scenario.travel_ms
     grown_ms = round(travel_ms * slowness)
@@ -198,8 +201,8 @@ def _timed(run: Played) -> dict[str, Timed]:
     patience_ms, exact_ms = scenario.patience_ms, scenario.tolerance_ms
     return {
         "duplicates beyond the bound": Timed(
-            repeats.repeats(history, BRISK, [*in_time, *starved], travel_ms),
-            repeats.repeats(history, BRISK, [*bound, *starved_too], grown_ms),
+            repeats.repeats(known, BRISK, [*in_time, *starved], travel_ms),
+            repeats.repeats(known, BRISK, [*bound, *starved_too], grown_ms),
         ),
         "stuck": Timed(
             waiting.stuck(history, {BRISK, CHANGED}, patience_ms, spans),

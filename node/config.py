@@ -53,7 +53,7 @@ ENVIRONMENT: Final = "TARRY_"
 OTHERS: Final = frozenset(
     {
         *("TARRY_SERVER", "TARRY_TOKEN", "TARRY_TLS_CA", "TARRY_TLS_CERTIFICATE", "TARRY_TLS_KEY"),  # clients
-        *("TARRY_FSYNC", "TARRY_TOXIPROXY"),  # tarry.chaos
+        *("TARRY_FLUSHED", "TARRY_FSYNC", "TARRY_TOXIPROXY"),  # tarry.chaos
     }
 )
 """Those of tarry's other programs."""

@@ -127,6 +127,15 @@ class Cluster:
         self.local.kill(name)
         return event
 
+    def lose_power(self, *names: str) -> Event:
+        """End nodes at the same moment, as a loss of their machines' power does; return when it began."""
+        events = [self.happened("kill", name) for name in names]
+        for name in names:
+            self.local.pause(name)  # a process that is killed and waited for leaves time to the next one
+        for name in names:
+            self.local.kill(name)
+        return events[0]
+
     def pause(self, name: str) -> Event:
         event = self.happened("pause", name)
         self.local.pause(name)

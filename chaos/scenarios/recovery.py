@@ -21,11 +21,12 @@ BACKUP_TRIES = 3
 
 async def tarry(*arguments: str) -> tuple[int, dict[str, Any], str]:
     """Run a command; return its exit code, what it told, and its words."""
-    code, told, words = await _run("-m", "tarry.node", *arguments, "-o", "json")
+    code, told, words = await words_of("-m", "tarry.node", *arguments, "-o", "json")
     return code, json.loads(told) if code == 0 else {}, words
 
 
-async def _run(*arguments: str) -> tuple[int, str, str]:
+async def words_of(*arguments: str) -> tuple[int, str, str]:
+    """Run Python with arguments; return its exit code, what it told, and its words."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *arguments,
@@ -83,7 +84,7 @@ async def lost_majority(run: Run) -> None:
         await run.during(0.5)
         run.cluster.kill(leader)
         recover = (*command(nodes[leader].config), "--recover-alone", "--confirm", leader)
-        code, _, words = await _run(*recover)
+        code, _, words = await words_of(*recover)
         run.expect(code == 0, f"{leader} cannot go on alone: {words}")
         run.cluster.start(leader)
         alone = await run.leader()
@@ -92,11 +93,11 @@ async def lost_majority(run: Run) -> None:
             config = nodes[name].config
             config.write_text('damaged_data = "rejoin"\n' + config.read_text())
             run.cluster.start(name)
-            await _joined(run, name)
+            await joined(run, name)
     await run.serving()
 
 
-async def _joined(run: Run, name: str) -> None:
+async def joined(run: Run, name: str) -> None:
     """Wait until a node that rejoins by itself is a member."""
     for _ in range(REJOIN_LOOKS):
         with suppress(TarryError):

@@ -14,6 +14,7 @@ from tarry.chaos.history import (
     History,
     NodeSeen,
     Operation,
+    Outage,
     Repeated,
     Sent,
     Span,
@@ -146,6 +147,17 @@ def test_what_is_due_before_where_the_set_back_wheel_stands_may_be_released_at_o
     history.operations.append(Operation(10, Asked.GET, "released", 4_000, 4_010))
     scenario = Scenario(name="set-back", play=_nothing, what="", set_back_ms=set_back_ms)
     assert len(judge(Played(QUIET, history, scenario), 1.0).broken) == broken
+
+
+@pytest.mark.parametrize(("answered_ms", "lost"), [(4_999, 2), (5_000, 0)])
+def test_a_majority_without_power_loses_what_it_had_just_acknowledged_at_most(
+    answered_ms: int, lost: int
+) -> None:
+    history = sound()
+    history.outages.append(Outage(5_000, 6_000, 1_000_000))
+    history.sent.append(replace(sent(17, 8_000), answered_mono_ms=answered_ms))
+    verdict = judge(Played(QUIET, history), 1.0)
+    assert (verdict.lost, verdict.passed) == (lost, not lost)
 
 
 def test_where_nothing_may_repeat_a_load_is_no_excuse() -> None:
