@@ -1,4 +1,4 @@
-"""What a majority that lost its power may have forgotten, taken out of a history before it is judged.
+"""Answers that a majority which lost its power may have forgotten, taken out of a history before its verdict.
 
 With async durability that is what was answered within `flush_ms` before the loss, and the time of a flush.
 All other promises stay: what was acknowledged before is delivered, and nothing is early or diverges.

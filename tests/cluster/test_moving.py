@@ -163,9 +163,9 @@ def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalClu
     with redis_server(tmp_path / "redis") as redis_url, postgresql_server(tmp_path / "pg") as postgres_url:
         with redis.Redis.from_url(redis_url) as client:
             for first in range(0, MOVED, 10_000):
-                rows = range(first, min(MOVED, first + 10_000))
-                client.zadd("schedule", {f"job-{row}": now_s + 3_600 + row for row in rows})
-                client.hset("jobs", mapping={f"job-{row}": f"body-{row}" for row in rows})
+                some = range(first, min(MOVED, first + 10_000))
+                client.zadd("schedule", {f"job-{row}": now_s + 3_600 + row for row in some})
+                client.hset("jobs", mapping={f"job-{row}": f"body-{row}" for row in some})
         with psycopg.connect(postgres_url) as connection:
             connection.execute(
                 "CREATE TABLE jobs (id bigserial, queue text, run_at timestamptz, payload jsonb, state text)"
