@@ -37,7 +37,7 @@ def shown(section: str) -> dict[str, str]:
 
 
 def default_of(value: object) -> str:
-    return "none" if value is None else f"`{json.dumps(value)}`"
+    return "none" if value is None else f"`{json.dumps(value, default=str)}`"
 
 
 @pytest.mark.parametrize("section", SECTIONS)

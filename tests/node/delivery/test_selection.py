@@ -13,9 +13,9 @@ from tarry.node.filters.property_filter import PropertyFilter
 from tarry.proto.tarry_message_pb2 import Record
 from tests.node.group_in_process import Group
 from tests.node.group_play import labels, pass_ms, play
+from tests.turns import bound_s
 
 LIMITS = Delivery()
-TURN_MS = 20
 
 
 def selection(test: str, count: int) -> Selection:
@@ -24,15 +24,20 @@ def selection(test: str, count: int) -> Selection:
     return made
 
 
+def turn_ms() -> float:
+    """Return the CPU time that is allowed of a turn of the event loop."""
+    return 1_000 * bound_s(0.02)
+
+
 def least_ms(made: Selection, record: bytes, count: int) -> float:
-    """Return the shortest of several times that one batch takes: what else runs only makes them longer."""
+    """Return the least of several CPU times that one batch takes."""
     took = []
     for attempt in range(15):
         select = made.of(attempt)
         assert select is not None
-        began = time.perf_counter()
+        began = time.thread_time()
         assert not select(np.arange(count, dtype=np.uint64), [record] * count).any()
-        took.append(time.perf_counter() - began)
+        took.append(time.thread_time() - began)
     return min(took) * 1_000
 
 
@@ -42,7 +47,7 @@ def test_numbers_and_what_is_nearly_one_are_read_within_a_turn(digits: str, char
     digits = digits.format("7" * chars)
     made = selection("region < 0", 100)
     record = Record(properties={"region": digits}).SerializeToString()
-    assert least_ms(made, record, made.messages_max) < 2 * TURN_MS  # 14 s where digits are read again
+    assert least_ms(made, record, made.messages_max) < 2 * turn_ms()  # 14 s where digits are read again
 
 
 @pytest.mark.parametrize("tests", [1, 7, 100, 1_000])
@@ -51,7 +56,7 @@ def test_a_batch_asks_so_many_comparisons_and_no_more(tests: int) -> None:
     assert 1 <= made.messages_max <= LIMITS.batch_messages_max
     assert made.messages_max * tests <= TURN_TESTS_MAX
     record = Record(properties={"region": "eu"}).SerializeToString()
-    assert least_ms(made, record, made.messages_max) < TURN_MS
+    assert least_ms(made, record, made.messages_max) < turn_ms()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +80,7 @@ def test_a_batch_is_asked_of_so_many_bytes_and_no_more(test: str, count: int, ch
     assert 1 <= made.bytes_max <= LIMITS.batch_bytes_max
     assert made.bytes_max * tests <= TURN_TESTED_BYTES_MAX
     record = Record(properties={"region": "a" * chars}).SerializeToString()
-    assert least_ms(made, record, max(1, made.bytes_max // len(record))) < TURN_MS
+    assert least_ms(made, record, max(1, made.bytes_max // len(record))) < turn_ms()
 
 
 def test_each_batch_without_a_match_doubles_what_is_asked_next() -> None:
