@@ -23,7 +23,7 @@ from tarry.chaos.checks.linearizability import AHEAD_MS, EFFECTS, Step, lineariz
 from tarry.chaos.history import CHANGES, RETRYING, Asked, History, Operation, Sent, Sweep
 
 ATTEMPTS_ASSUMED = 2
-"""Times that a change without an answer may have taken effect."""
+"""Times that a change may have taken effect, beside that which its answer tells of."""
 CLOCK_MS = 200
 OVERDUE_MS = 3_000
 """After which a message that still is pending was forgotten."""
@@ -129,7 +129,7 @@ def _end_ms(one: Operation) -> float:
 
 def _of_change(step: ChangeStep) -> list[ChangeStep]:
     maybe = replace(step, outcome="", certain=False, told_due_ms=0)
-    return [step, maybe] if step.certain else [maybe] * ATTEMPTS_ASSUMED
+    return [*([step] if step.certain else []), *[maybe] * ATTEMPTS_ASSUMED]
 
 
 def _of_look(step: ChangeStep, *, meanwhile: bool) -> list[ChangeStep]:

@@ -1,4 +1,4 @@
-"""Answers that a majority which lost its power may have forgotten, taken out of a history before its verdict.
+"""History without what a majority that lost its power may have forgotten, before it is judged.
 
 With async durability that is what was answered within `flush_ms` before the loss, and the time of a flush.
 All other promises stay: what was acknowledged before is delivered, and nothing is early or diverges.

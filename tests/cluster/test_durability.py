@@ -11,6 +11,7 @@ from tarry.client.aio import Client, Durability, connect
 from tarry.client.errors import Refused
 from tarry.client.local.cluster import LocalCluster
 from tarry.proto.files import replace_file
+from tests.cluster.disposable import Disposable
 from tests.cluster.test_backup import schedule, wait_for_log
 from tests.cluster.test_lost_majority import recover
 from tests.cluster.test_rejoining import agree
@@ -110,6 +111,33 @@ async def test_where_all_machines_lost_their_power_one_is_told_to_go_on(
     async with connect(cluster.addresses) as client:
         await agree(client, set(cluster.nodes))
         assert (await client.operator().status()).pending <= before
+
+
+async def test_of_two_members_the_one_that_kept_its_power_goes_on_with_all_when_told(
+    tmp_path: Path,
+) -> None:
+    """Nobody can be elected without the other one, which waits until it is let go."""
+    with Disposable(2, tmp_path) as cluster:
+        cluster.start()
+        await go_async(cluster, tmp_path)
+        leader = await asyncio.to_thread(cluster.wait_until_serving)
+        (kept,) = cluster.nodes.keys() - {leader}
+        async with connect(cluster.addresses) as client:
+            await write(client)
+            before = (await client.operator().status()).pending
+            ids = await schedule(client, 100)
+            cluster.kill(leader)
+            power(tmp_path, leader, 2)
+            cluster.start(leader)
+            await asyncio.to_thread(wait_for_log, cluster, leader, POWERLESS)
+            assert cluster.leader() is None
+            await asyncio.to_thread(cluster.stop, kept)
+            code, said = await asyncio.to_thread(recover, cluster, kept, kept)
+            assert code == 0, said
+            cluster.start(kept)
+            await asyncio.to_thread(wait_for_log, cluster, leader, "comes back as a newcomer")
+            await agree(client, set(cluster.nodes))
+            assert (await client.operator().status()).pending == before + len(ids)
 
 
 async def test_a_leader_without_a_boot_id_refuses_async(cluster: LocalCluster, tmp_path: Path) -> None:

@@ -60,7 +60,12 @@ CERTAIN: Mapping[str, Callable[[World], Awaitable[None]]] = {
     "rotten journals": faults.rot_journal,
     "emptied": faults.empty,
 }
-NODES_MIN = {"members changed": 2, "rotten journals": 3, "emptied": 3, "drifted away": 3, "rotten": 2}
+ASYNC: Mapping[str, Callable[[World], Awaitable[None]]] = {"power lost": faults.lose_power}
+"""Where the durability is async."""
+NODES_MIN = {
+    **{"members changed": 2, "rotten journals": 3, "emptied": 3, "drifted away": 3, "rotten": 2},
+    "power lost": 3,
+}
 """Else there is nobody to go on, or to take from, or one wrong clock of two."""
 
 

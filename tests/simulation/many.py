@@ -44,6 +44,7 @@ CLASSES: Final = {
     "rot, journal": "rotten journals",
     "rot, state": "rotten",
     "lost disks": "emptied",
+    "losses of power, async": "power lost",
     "clocks that drift": "clocks drifting",
     "clocks that drift away": "drifted away",
     "versions exchanged": "version exchanged",

@@ -53,7 +53,7 @@ def test_async_power_loss_minority(seed: int) -> None:
             node = leader if (seed + round_) % 2 else draw.choice(followers(world, leader))
             await until(lambda node=node: waits(node))
             await asyncio.sleep(draw.random() * 0.1)
-            node.crash()
+            node.lose_power()
             await asyncio.sleep(draw.random())
             node.start(world.members)
             await loading
@@ -87,7 +87,7 @@ def test_what_is_flushed_or_at_rest_costs_no_rejoin() -> None:
         await load(world, 30)
         await asyncio.sleep(5)  # a lull: everything is flushed, and no mark is left
         for node in world.nodes:
-            node.crash()
+            node.lose_power()
         for node in world.nodes:
             node.start(world.members)
         await write(world, 3)
@@ -114,7 +114,7 @@ def test_async_power_loss_majority(seed: int) -> None:
         await asyncio.sleep(0.5 + draw.random())
         await until(lambda: all(map(waits, world.nodes)))
         for node in world.nodes:
-            node.crash()
+            node.lose_power()
         went_s = loop.time()
         await scheduling
         for node in world.nodes:
@@ -128,6 +128,36 @@ def test_async_power_loss_majority(seed: int) -> None:
         assert all(went_s - at_s <= FLUSH_MS / 1000 for index, at_s in told_s.items() if index > last)
 
     scenario(play)
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_of_two_members_the_one_that_kept_its_power_has_all_and_goes_on_when_told(leads: bool) -> None:
+    """Their majority is both: nobody is elected without the other, and nothing is acknowledged without it."""
+
+    async def play(world: World) -> None:
+        world.flush_ms = FLUSH_MS
+        loading = asyncio.ensure_future(load(world, 150))
+        leader = await world.until_led()
+        (follower,) = followers(world, leader)
+        lost, kept = (leader, follower) if leads else (follower, leader)
+        await until(lambda: waits(lost))
+        lost.lose_power()
+        await loading
+        await asyncio.sleep(2)  # a machine takes longer than a lease to start: nobody leads any more
+        lost.start(world.members)
+        await asyncio.sleep(5)
+        assert world.leader() is None
+        assert not lost.alive
+        kept.kill()
+        journal = Journal(kept.disk, incarnation=1)
+        assert journal.last_index >= world.checker.most_acknowledged
+        go_alone(journal, survey(kept.name, Membership(journal, world.members), journal), 0)
+        kept.disk.reopen()
+        kept.start(world.members)
+        await until(lost.is_whole)
+        assert not world.checker.lost(world.nodes)
+
+    scenario(play, names=2)
 
 
 async def recover(world: World) -> int:

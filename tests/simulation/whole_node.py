@@ -37,7 +37,7 @@ from tarry.replication.state_machine.queues import Queues
 from tarry.wheel.cached_reads import NotCached
 from tarry.wheel.delay_log import UNIT_BYTES
 from tarry.wheel.state import HourState
-from tests.simulation.disk import DiskFailed
+from tests.simulation.disk import DiskFailed, SimDisk
 from tests.simulation.edge import Edge
 from tests.simulation.network import SimTransport
 from tests.simulation.processor import (
@@ -134,6 +134,9 @@ class WholeNode(SimNode):
 
     def start(self, members: dict[str, str]) -> None:
         """Soon: what is left of the start before is buried first."""
+        if self.disk.lost_power and self.phase is None:
+            self._note_lost_power()
+            return
         configured = self.configured(members)
         if self._launch is None and configured is not None:
             context = self.processor.context
@@ -143,6 +146,9 @@ class WholeNode(SimNode):
         try:
             if self._buried is not None:
                 await self._buried
+            if self.disk.lost_power:  # the others have let it go
+                self.disk = SimDisk(self.world.rng)
+                shutil.rmtree(self.data)
             self._starts += 1
             self._open(members)
         except DAMAGED as damage:
@@ -320,16 +326,14 @@ class WholeNode(SimNode):
             if self.alive:
                 self.world.fail(error)
 
-    def crash(self) -> None:
-        """Power loss: streams break, what was not synced is gone or half there."""
-        if not self.alive:
-            return
+    def _end(self, end_disk: Callable[[Batch | None], None]) -> None:
+        """Streams break; what the state had not synced is gone or half there."""
         self.alive = False
         self.processor.stop()
         self.transport.kill()
         for task in [*self.streams, *self._tasks]:
             task.cancel()
-        self.disk.crash(self._under_way)
+        end_disk(self._under_way)
         self._under_way = None
         tasks = [*self._tasks, *self.edge.end()]
         self._buried = asyncio.get_running_loop().create_task(self._bury(self.core, tasks))

@@ -18,11 +18,13 @@ from tarry.node.services import bulk_cancel
 from tarry.proto.tarry_operator_pb2 import MisfirePolicy
 from tarry.wheel import far_log, placement
 from tests.simulation import virtual_loop, whole_faults
-from tests.simulation.certain import among_others, by_themselves, possible
+from tests.simulation.certain import ASYNC, among_others, by_themselves, possible
 from tests.simulation.delays import delays
+from tests.simulation.durabilities import change_durability
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.outcome import Outcome, digest
 from tests.simulation.rot import rot
+from tests.simulation.seeds import ASYNC_SHARE
 from tests.simulation.upgrade import until_raised, upgrade
 from tests.simulation.whole_node import DISPATCH
 from tests.simulation.whole_world import BROADCAST, GROUPS, SHAPED, WholeWorld
@@ -32,6 +34,8 @@ DRIFT_MS = 3
 FAR_SHARE = 0.4
 """Of the worlds: producers schedule over many hours, too."""
 
+ASYNC_UPGRADED_SHARE = 0.3
+"""Of these: their upgrade goes on meanwhile, and they are sync until it ends."""
 UPGRADED_SHARE = 0.4
 """Of the time with faults, after which the nodes have the later version: the rest has what its level has."""
 
@@ -86,7 +90,9 @@ async def _simulate(seed: int, seconds: float) -> Outcome:
     world.network.bytes_per_s = draw_bandwidth(draw)
     world.schedules_far = draw.random() < FAR_SHARE
     world.rots = names > 1
-    world.upgrades = True
+    flush = random.Random(f"flush {seed}")
+    world.flushes_late = flush.random() < ASYNC_SHARE
+    world.upgrades = not world.flushes_late or flush.random() < ASYNC_UPGRADED_SHARE
     world.finish = "auto"
     asyncio.get_running_loop().set_exception_handler(world.on_error)
     failure: str | None = None
@@ -126,6 +132,10 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
         for node in world.whole:
             node.applies = 1
     world.start()
+    if world.flushes_late and not world.upgrades:
+        await world.until_served()
+        await until_raised(world)
+        until = loop.time() + seconds
     consumers = [asyncio.ensure_future(consumer.run()) for consumer in world.consumers()]
     producers = [ModelProducer(world, f"p{n}") for n in range(3)]
     delaying = asyncio.ensure_future(delays(world))
@@ -135,13 +145,16 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
                 writing.create_task(rot(world, until))
             if world.upgrades:
                 writing.create_task(upgrade(world, loop.time() + seconds * UPGRADED_SHARE))
+            if world.flushes_late:
+                writing.create_task(change_durability(world, until))
             if SHAPED in world.groups:
                 writing.create_task(world.shape(policy))
             for producer in producers:
                 writing.create_task(producer.run(until))
             writing.create_task(world.changes.run(until))
             writing.create_task(world.recurring.run(until))
-            certain = possible(world, whole_faults.CERTAIN)
+            plays = {**whole_faults.CERTAIN, **(ASYNC if world.flushes_late else {})}
+            certain = possible(world, plays)
             plagues = (whole_faults.plague(world, until) for _ in range(2))
             await asyncio.gather(*plagues, among_others(world, until, certain))
             await world.mend()

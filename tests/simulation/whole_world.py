@@ -80,6 +80,9 @@ TEMPERS: tuple[dict[str, float], ...] = (
 class WholeWorld(World):
     """`skew_ms`: how far the right clocks may be off; at most one is wrong, by anything."""
 
+    flushes_late = False
+    """Whether an operator makes its durability async."""
+
     def __init__(
         self,
         seed: int,

@@ -178,30 +178,37 @@ class SimNode:
         )
 
     def crash(self) -> None:
-        """Power loss: what was not synced is gone, or half there."""
+        """Power loss: what was not synced is gone, or half there.
+
+        With async durability only where the others have all; else the process is killed.
+        """
+        if self.alive:
+            (self.lose_power if self.world.may_lose_power(self) else self.kill)()
+
+    def lose_power(self) -> None:
+        """Whatever that takes back; what it has acknowledged just before counts."""
         if self.alive:
             self._had = self.journal.durable_index, self.journal.durable_term
-            self._end()
-            self.disk.crash(self._under_way)
-            self._under_way = None
-            if self.disk.lost_power:  # what it has acknowledged just before counts
+            self._end(self.disk.crash)
+            if self.disk.lost_power:
                 self.lacks = max(self.world.checker.applied, default=0)
 
     def kill(self) -> None:
-        """Kill the process: what it has written stays."""
+        """Kill the process: what its journal has written stays."""
         if self.alive:
-            self._end()
-            self.disk.kill(self._under_way)
-            self._under_way = None
+            self._end(self.disk.kill)
 
-    def _end(self) -> None:
+    def _end(self, end_disk: Callable[[Batch | None], None]) -> None:
         self.alive = False
         self.transport.kill()
         self.processor.stop()
         self._task.cancel()
+        end_disk(self._under_way)
+        self._under_way = None
 
     def lose_disk(self) -> None:
         """Its journal and state are gone, and with them what it has promised."""
+        self._had = self.journal.durable_index, self.journal.durable_term
         self.crash()
         self.disk = SimDisk(self.world.rng)
         self.checkpoint = Checkpoint()
@@ -259,7 +266,7 @@ class SimNode:
             self.note_failure(failed)
             self.alive = False
             self.transport.kill()
-            self.disk.crash(None)
+            (self.disk.kill if self.disk.is_marked else self.disk.crash)(None)
         except Violation as violation:
             self.world.fail(violation)
         except Exception as error:  # noqa: BLE001 - whatever ends a replica here is a finding
@@ -347,6 +354,7 @@ class World:
             "transfers": sometimes["transferred"],
             "membership_changes": sometimes["members changed"],
             "snapshots": sometimes["snapshot installed"],
+            "power lost": sometimes["power lost"],
             **{name: sometimes[name] for name in ("emptied", "start refused", "rejoined", "set aside")},
         }
 
@@ -356,6 +364,17 @@ class World:
     def may_remove(self, members: int) -> bool:
         """Whether one of so many members may go."""
         return members > 1 and all(node.is_whole() for node in self.nodes)
+
+    def may_lose_power(self, node: SimNode) -> bool:
+        """Whether a node whose journal is marked may lose its power: the others have all, and go on.
+
+        Half of the time it is a process that ends, of which nothing is lost.
+        """
+        return not node.disk.is_marked or (self.may_do_without_one() and self.draws.random() < 0.5)
+
+    def may_do_without_one(self) -> bool:
+        """Whether any node may forget what it has acknowledged."""
+        return len(self.members) > 2 and self.may_empty()
 
     def may_empty(self) -> bool:
         """Whether a disk may be lost: all are there and members, so that what one had the others have.

@@ -138,6 +138,14 @@ def test_answers_and_deliveries_that_no_order_explains_are_found(
         (update(1, 100), update(2, 105), delivered(5_000, version=1)),
         (update(1, 100, ""), delivered(5_000)),
         (update(1, 100, ""), delivered(5_000, version=1)),
+        (  # three attempts of a call, each of which gives what is overdue the time of its own
+            asked(Asked.UPDATE, "changed", 4_900, 6_450, version=4, told_due_ms=6_400),
+            get("pending", 4_920, 5_000, 4),
+            asked(Asked.UPDATE, "changed", 4_910, 5_560, version=5, told_due_ms=5_550),
+            get("pending", 5_600, 5_550, 5),
+            move(7_000, 6_020, outcome="due_differs", told_ms=6_000, if_due_ms=5_000),
+            delivered(6_400, version=4),
+        ),
         (listing("absent", 100), move(7_000, 105)),  # it is moved while it is listed
         (listing("pending", 100, 7_000, 0), move(7_000, 105), delivered(7_000)),
         (sweep(100), get("cancelled", 200)),
