@@ -134,6 +134,10 @@ bench-recurring: $(READY) ## 100,000 schedules that recur: idle CPU of the nodes
 bench-cost: $(READY) ## cancel, get and reschedule by id with ten thousand and ten million pending, in turns (8 min)
 	@$(PY) -m tarry.bench.cancel_cost $(ARGS)
 
+.PHONY: bench-durability
+bench-durability: $(READY) ## single schedules and 32 tasks with sync and async durability, in turns (5 min, ARGS="--folder /var/tmp")
+	@$(PY) -m tarry.bench.durability $(ARGS)
+
 .PHONY: bench-wheel
 bench-wheel: $(READY) ## the wheel at scale: ten million pending, mass expiry, lateness, recovery (5 min)
 	@$(PY) -m tarry.bench.wheel_nodes $(ARGS)

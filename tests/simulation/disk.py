@@ -109,6 +109,11 @@ class SimDisk:
         elif self._flushed is not None:
             self._flushed[MARK] = (self._folder / MARK).read_bytes()
 
+    @property
+    def is_at_risk(self) -> bool:
+        """Whether a loss of power may take something back, or is taken for one that does."""
+        return self._log.is_marked or self._flushed is not None
+
     def close(self) -> None: ...
 
     def kill(self, under_way: Batch | None) -> None:

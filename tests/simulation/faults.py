@@ -118,7 +118,7 @@ async def lose_power(world: World) -> None:
     """A machine, as soon as its node may have something that waits for its flush."""
     node = world.leader() if world.rng.random() < 0.5 else world.rng.choice(world.nodes)
     for _ in range(20):
-        if node is not None and node.alive and node.disk.is_marked and world.may_do_without_one():
+        if node is not None and node.alive and node.disk.is_at_risk and world.may_do_without_one():
             world.note(f"the machine of {node.name} loses its power")
             node.lose_power()
             await asyncio.sleep(world.rng.uniform(0.0, 1.0))
@@ -220,7 +220,7 @@ async def rot_journal(world: World) -> None:
         return
     node = world.rng.choice(world.nodes)
     world.note(f"the journal of {node.name} rots")
-    (node.kill if node.disk.is_marked else node.crash)()
+    (node.kill if node.disk.is_at_risk else node.crash)()
     turned = node.disk.turn_bit()
     if not node.disk.is_refused():
         raise Violation(f"R2: the journal of {node.name} is opened though it has rotted: {turned}")

@@ -266,7 +266,7 @@ class SimNode:
             self.note_failure(failed)
             self.alive = False
             self.transport.kill()
-            (self.disk.kill if self.disk.is_marked else self.disk.crash)(None)
+            (self.disk.kill if self.disk.is_at_risk else self.disk.crash)(None)
         except Violation as violation:
             self.world.fail(violation)
         except Exception as error:  # noqa: BLE001 - whatever ends a replica here is a finding
@@ -370,7 +370,7 @@ class World:
 
         Half of the time it is a process that ends, of which nothing is lost.
         """
-        return not node.disk.is_marked or (self.may_do_without_one() and self.draws.random() < 0.5)
+        return not node.disk.is_at_risk or (self.may_do_without_one() and self.draws.random() < 0.5)
 
     def may_do_without_one(self) -> bool:
         """Whether any node may forget what it has acknowledged."""
