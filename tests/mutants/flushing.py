@@ -59,6 +59,44 @@ MUTANTS = (
         (f"{JOURNAL}test_a_flush_tells_nothing_of_entries_that_took_the_place_of_others_meanwhile",),
     ),
     Mutant(
+        "a_state_is_ahead_of_its_log",
+        "a loss of power leaves a state with entries that its log lacks",
+        "        await self.driver.flush()  # a state is never ahead of what a loss of power leaves of its log\n",
+        "",
+        ("tests/simulation/test_whole_flushing.py::test_no_checkpoint_is_ahead_of_what_is_flushed",),
+    ),
+    Mutant(
+        "a_slow_flush_lets_writes_wait_on",
+        "a majority's loss of power takes back what was acknowledged longer ago than flush_ms",
+        "        late = self.waits_s > self._replica.flush_ms() / 1000\n",
+        "        late = False\n",
+        (
+            "tests/simulation/test_flushing.py"
+            "::test_what_waits_for_longer_than_flush_ms_lets_no_write_be_deferred",
+        ),
+    ),
+    Mutant(
+        "the_best_disk_counts_as_a_majority_of_flushes",
+        "an answer that says flushed rests on one disk",
+        "        return sorted(flushed, reverse=True)[len(flushed) // 2]",
+        "        return max(flushed)",
+        (
+            "tests/simulation/test_flushing.py"
+            "::test_what_was_sent_while_async_is_answered_in_sync_once_a_majority_has_flushed_it",
+        ),
+    ),
+    Mutant(
+        "a_node_without_power_sets_its_data_aside_at_once",
+        "where a majority lost its power, the best log is gone before anybody can look at it",
+        "        telling = asyncio.ensure_future(self._tell_of_power())\n",
+        "        set_aside(self._config.data)\n"
+        "        telling = asyncio.ensure_future(self._tell_of_power())\n",
+        (
+            "tests/node/recovery/test_recover_alone.py"
+            "::test_data_is_set_aside_only_once_the_others_have_let_it_go",
+        ),
+    ),
+    Mutant(
         "what_was_deferred_is_answered_in_sync",
         "after the answer that the durability is sync, a majority's loss of power takes back what is answered",
         "            if deferred and (synced or answer in self._to_flush):",

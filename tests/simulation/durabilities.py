@@ -21,15 +21,15 @@ async def change_durability(world: WholeWorld, until: float) -> None:
     """Let the cluster be async most of the time, as soon as its level allows it."""
     loop, rng = asyncio.get_running_loop(), random.Random(f"durability {world.draws.random()}")
     while loop.time() < until:
-        if await _set(world, DURABILITY_ASYNC, rng.choice(FLUSH_MS)):
+        if await set_durability(world, DURABILITY_ASYNC, rng.choice(FLUSH_MS)):
             world.counts["async"] += 1
             await asyncio.sleep(rng.uniform(0, ASYNC_S))
-            if await _set(world, DURABILITY_SYNC, 0):
+            if await set_durability(world, DURABILITY_SYNC, 0):
                 await asyncio.sleep(rng.uniform(0, SYNC_S))
         await asyncio.sleep(0.1)
 
 
-async def _set(world: WholeWorld, durability: Durability, flush_ms: int) -> bool:
+async def set_durability(world: WholeWorld, durability: Durability, flush_ms: int) -> bool:
     """As `node.services.cluster_settings` does; return whether it was answered."""
     leader = cast(WholeNode | None, world.leader())
     if leader is None or leader.core.machine.level < FIRST_LEVEL:

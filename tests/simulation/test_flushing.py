@@ -246,6 +246,21 @@ def test_who_asks_for_a_flush_while_sync_has_it_where_async_comes_first() -> Non
     scenario(play)
 
 
+def test_what_waits_for_longer_than_flush_ms_lets_no_write_be_deferred() -> None:
+    async def play(world: World) -> None:
+        world.flush_ms = FLUSH_MS
+        await load(world, 20)
+        leader = await world.until_led()
+        await until(lambda: waits(leader))
+        leader.sync_s = 5.0
+        assert leader.driver._flushing.may_defer()
+        await until(lambda: leader.driver.unflushed_s > FLUSH_MS / 1000)
+        assert not leader.driver._flushing.may_defer()
+        leader.sync_s = 0.001
+
+    scenario(play)
+
+
 def test_who_goes_back_to_sync_flushes_what_waits() -> None:
     async def play(world: World) -> None:
         world.flush_ms = 10_000
