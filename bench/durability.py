@@ -1,4 +1,4 @@
-"""Savings of async durability: single schedules, and those of many tasks, with sync and with async in turn.
+"""The gain of async durability: single schedules, and those of many tasks, with sync and async in turn.
 
     make bench-durability   python -m tarry.bench.durability [--pairs 10] [--seconds 3] [--flush-ms 200]
 
