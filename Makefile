@@ -212,7 +212,7 @@ chaos-reconcile: $(READY) ## chaos, one scenario after another (SCENARIO="one tw
 		run=$$(mktemp -d); \
 		$(PY) -m tarry.chaos --scenario $$name --seed $(SEED) --keep "$$run" --report out/reconcile/$$name/chaos.html $(ARGS) \
 			|| failed="$$failed $$name(chaos)"; \
-		$(PY) -m tarry.spark reconcile --small --settle-ms 0 --out out/reconcile/$$name "$$run" \
+		$(PY) -m tarry.spark reconcile --small --settle-ms 2000 --out out/reconcile/$$name "$$run" \
 			|| failed="$$failed $$name(spark)"; \
 		rm -rf "$$run"; \
 	done; \
