@@ -315,6 +315,8 @@ def chosen(rng: random.Random, path: str) -> list[Message]:
 def answered(channel: grpc.Channel, path: str, requests: Sequence[bytes]) -> str:
     """Make a call; return OK, or the reason of its refusal, which must be one."""
     method, timeout = f"/tarry.v1.{path}", 0.3 if path in WAITS else CALL_S
+    if path in ANSWERED_BY_STREAMS:
+        timeout = PATIENCE_S  # read by a process of low priority
     try:
         if path in STREAMS:
             list(channel.stream_stream(method, None, None)(iter(requests), timeout=timeout))

@@ -58,6 +58,5 @@ def test_what_is_overdue_while_nobody_can_release_is_told_and_afterwards_how_lat
     assert told.lateness.p50_ms <= told.lateness.p99_ms <= told.lateness.max_ms
     assert told.topics[0].lateness.released == COUNT
     for follower in cluster.nodes.keys() - {serving}:
-        status = cluster.status(follower)
-        assert status is not None
+        status = waited(cluster, follower, lambda _: True)
         assert not status.HasField("lateness")
