@@ -22,7 +22,6 @@ def world_of(seed: int, world: str) -> str:
 
 def run(seed: int, world: str, seconds: float, ablation: str) -> Outcome:
     """Whole nodes cost more: they run half as long."""
-    logging.disable()  # the engine says what it notices
     with ablated(ablation):
         if world_of(seed, world) == "consensus":
             return simulate(seed, seconds)
@@ -32,7 +31,8 @@ def run(seed: int, world: str, seconds: float, ablation: str) -> Outcome:
 def outcomes(seeds: Iterable[int], world: str, seconds: float, ablation: str = "") -> Iterator[Outcome]:
     """In whatever order they end."""
     # Fresh processes: a fork would copy the threads' locks of whatever runs in this one.
-    with multiprocessing.get_context("spawn").Pool() as pool:
+    quiet = logging.disable  # in them: the engine says what it notices
+    with multiprocessing.get_context("spawn").Pool(initializer=quiet) as pool:
         work = partial(run, world=world, seconds=seconds, ablation=ablation)
         yield from pool.imap_unordered(work, seeds)
 
