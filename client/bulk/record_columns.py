@@ -88,7 +88,7 @@ def _fields(data: NDArray[np.uint8], begin: Places, end: Places) -> Fields:
         times = np.flatnonzero((tag == BORN_TAG[0]) | (tag == STORED_TAG[0]))
         if len(times):  # the others wait for these
             at = at.copy()
-            at[times] = _behind_time(data, at[times] + 1)
+            _, at[times] = _varints(data, at[times] + 1, _TIME_BYTES)
             if bool((at > end).any()):
                 raise InvalidRecords("a time reaches beyond its record")
             continue
@@ -109,12 +109,12 @@ def _fields(data: NDArray[np.uint8], begin: Places, end: Places) -> Fields:
     return Fields(joined.row[order], joined.number[order], joined.begin[order], joined.size[order])
 
 
-def _varints(data: NDArray[np.uint8], at: Places) -> tuple[Places, Places]:
+def _varints(data: NDArray[np.uint8], at: Places, octets_max: int = _VARINT_BYTES) -> tuple[Places, Places]:
     """Return the numbers that begin at places, shape (n,), and the places behind them."""
     octet = data[at]
     number, behind = (octet & 0x7F).astype(np.int64), at + 1
     more = np.flatnonzero(octet >= 0x80)
-    for shift in range(7, 7 * _VARINT_BYTES, 7):
+    for shift in range(7, 7 * octets_max, 7):
         if not len(more):
             return number, behind
         octet = data[behind[more]]
@@ -122,20 +122,8 @@ def _varints(data: NDArray[np.uint8], at: Places) -> tuple[Places, Places]:
         behind[more] += 1
         more = more[octet >= 0x80]
     if len(more):
-        raise InvalidRecords("a size in a record is no number")
+        raise InvalidRecords("a number in a record does not end")
     return number, behind
-
-
-def _behind_time(data: NDArray[np.uint8], at: Places) -> Places:
-    """Return the places behind the times that begin at places, shape (n,)."""
-    behind, more = at, np.arange(len(at))
-    for _ in range(_TIME_BYTES):
-        octet = data[behind[more]]
-        behind[more] += 1
-        more = more[octet >= 0x80]
-        if not len(more):
-            return behind
-    raise InvalidRecords("a time in a record is no number")
 
 
 def _taken(octets: bytes, begin: Places, size: Places, kind: pa.DataType) -> pa.Array:

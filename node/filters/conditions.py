@@ -82,41 +82,29 @@ def constant(value: Truth) -> Condition:
 
 def any_of(parts: Sequence[Condition]) -> Condition:
     """Return OR of the parts: TRUE where one is, else unknown where one is, else FALSE."""
-    if len(parts) == 1:
-        return parts[0]
-    tests = tuple(part.test for part in parts)
-
-    def test(properties: Properties) -> Truth:
-        answer: Truth = False
-        for one in tests:
-            if (said := one(properties)) is None:
-                answer = None
-            elif said:
-                return True
-        return answer
-
-    return _joined(test, parts)
+    return _joined(parts, decisive=True)
 
 
 def all_of(parts: Sequence[Condition]) -> Condition:
     """Return AND of the parts: FALSE where one is, else unknown where one is, else TRUE."""
+    return _joined(parts, decisive=False)
+
+
+def _joined(parts: Sequence[Condition], *, decisive: bool) -> Condition:
+    """Return what is decisive where one part is, else unknown where one is, else the opposite."""
     if len(parts) == 1:
         return parts[0]
-    tests = tuple(part.test for part in parts)
+    tests, opposite = tuple(part.test for part in parts), not decisive
 
     def test(properties: Properties) -> Truth:
-        answer: Truth = True
+        answer: Truth = opposite
         for one in tests:
-            if (said := one(properties)) is None:
+            if (said := one(properties)) is decisive:
+                return decisive
+            if said is None:
                 answer = None
-            elif not said:
-                return False
         return answer
 
-    return _joined(test, parts)
-
-
-def _joined(test: Test, parts: Sequence[Condition]) -> Condition:
     return Condition(test, sum(part.tests for part in parts), max(part.depth for part in parts))
 
 

@@ -23,7 +23,7 @@ from tarry.replication.driver import first_start, leadership_transfer
 from tarry.replication.driver.adaptive_writes import Writes
 from tarry.replication.driver.apply import Applier, Machine
 from tarry.replication.driver.fast_path import FastPath
-from tarry.replication.driver.flushing import Flushing
+from tarry.replication.driver.flushes import Flushes
 from tarry.replication.driver.install_snapshot import SnapshotInstaller, StateMismatch, finish_installing
 from tarry.replication.driver.level_raise import LevelRaise
 from tarry.replication.driver.membership_change import MembershipChanges
@@ -149,7 +149,7 @@ class Driver:
             holds=holds or Holds(),
             timings=timings or Timings(),
         )
-        self._flushing = Flushing(self._replica)
+        self._flushes = Flushes(self._replica)
         self._fast_path = FastPath(self._replica, self._barrier, on_heartbeat)
         self._applier = Applier(self._replica, machine, self._proposals)
         self._membership_changes = MembershipChanges(self._replica, self._set_peers)
@@ -178,10 +178,10 @@ class Driver:
                 await self._turn()
             if replica.failure is not None:
                 raise replica.failure
-            await self._flushing.end()
+            await self._flushes.end()
         finally:
             replica.stopping = True
-            await self._flushing.stop()
+            await self._flushes.stop()
             if self._timer is not None:
                 self._timer.cancel()
             self._installer.cancel()
@@ -256,7 +256,7 @@ class Driver:
 
     async def flush(self) -> None:
         """Return once all that is in the journal now is flushed. Raises what ends the process."""
-        await self._flushing.flush()
+        await self._flushes.flush()
 
     def compact(self, index: int) -> None:
         """Drop entries up to `index`, which the durable state contains; some stay for slow followers."""
@@ -303,7 +303,7 @@ class Driver:
     @property
     def unflushed_s(self) -> float:
         """For how long the oldest write of this node has waited for its flush."""
-        return self._flushing.waits_s
+        return self._flushes.waits_s
 
     def status(self) -> ReplicationStatus:
         return self._replica.status(self._peers())
@@ -360,7 +360,7 @@ class Driver:
             await self._write_and_apply(batch, outbox)
         self._answer_flushed()
         if batch is not None:
-            self._flushing.wrote(batch)
+            self._flushes.wrote(batch)
             self._begin_upkeep()
         if self._said_of_members() != self._peers_by:
             self._set_peers()
@@ -368,12 +368,12 @@ class Driver:
         for peer, messages, origin in heard:
             self._receive(peer, messages, origin)
         self._notify()
-        if more or self._inbound or self._applier.due or self._flushing.due:
+        if more or self._inbound or self._applier.due or self._flushes.due:
             replica.wake.set()
         replica.end_turn()
 
     def _stage(self) -> Batch | None:
-        batch = self._journal.stage(defer=self._flushing.may_defer())
+        batch = self._journal.stage(defer=self._flushes.may_defer())
         if batch is not None and batch.deferred:
             self._replica.consensus.log_replication.note_deferred(batch.last_index)
         return batch

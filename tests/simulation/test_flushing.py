@@ -253,9 +253,9 @@ def test_what_waits_for_longer_than_flush_ms_lets_no_write_be_deferred() -> None
         leader = await world.until_led()
         await until(lambda: waits(leader))
         leader.sync_s = 5.0
-        assert leader.driver._flushing.may_defer()
+        assert leader.driver._flushes.may_defer()
         await until(lambda: leader.driver.unflushed_s > FLUSH_MS / 1000)
-        assert not leader.driver._flushing.may_defer()
+        assert not leader.driver._flushes.may_defer()
         leader.sync_s = 0.001
 
     scenario(play)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -12,20 +11,20 @@ from tarry.node.config import Limits
 from tarry.node.filters.parser import FilterInvalid, parse, prepare
 from tarry.node.filters.property_filter import PropertyFilter
 from tarry.proto.tarry_message_pb2 import Record
-from tests.turns import bound_s, cpu_s
+from tests.turns import bound_s, cpu_s, once_s
 
 RECORD = Record(body=bytes(100), tags=["a"], properties={"amount": "120", "region": "eu"}).SerializeToString()
+ROUNDS = 40
 
 
-def least_us(work: Callable[[], object], rounds: int = 40, count: int = 1_000) -> float:
+def least_us(work: Callable[[], object], count: int = 1_000) -> float:
     """Return the least CPU time of several rounds."""
-    took = []
-    for _ in range(rounds):
-        began = time.thread_time()
+
+    def round_of_many() -> None:
         for _ in range(count):
             work()
-        took.append(time.thread_time() - began)
-    return min(took) / count * 1e6
+
+    return min(once_s(round_of_many) for _ in range(ROUNDS)) / count * 1e6
 
 
 def test_a_message_costs_less_than_four_times_the_reading_of_its_record() -> None:

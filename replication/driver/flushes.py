@@ -18,7 +18,7 @@ LULL_S: Final = 2.0
 """Without a write for so long, a journal loses its mark: a loss of power then costs nothing."""
 
 
-class Flushing:
+class Flushes:
     """Decides which writes of one replica are deferred, and flushes them."""
 
     def __init__(self, replica: Replica) -> None:
