@@ -2,6 +2,7 @@ from tarry.proto import tarry_consumer_pb2 as _tarry_consumer_pb2
 from tarry.proto import tarry_message_pb2 as _tarry_message_pb2
 from tarry.proto import tarry_operator_pb2 as _tarry_operator_pb2
 from tarry.proto import tarry_recurring_pb2 as _tarry_recurring_pb2
+from tarry.proto import tarry_transaction_pb2 as _tarry_transaction_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -620,7 +621,7 @@ class Lease(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., offset: _Optional[bytes] = ..., until_ms: _Optional[bytes] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version", "queue_proofs", "group_uses", "cancelled", "cluster", "keys_generation", "recurring", "recurring_number")
+    __slots__ = ("applied_index", "applied_term", "wheel", "queues", "groups", "producers", "blocked", "apply_version", "queue_proofs", "group_uses", "cancelled", "cluster", "keys_generation", "recurring", "recurring_number", "transactions", "transaction_number", "transaction_end")
     APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
     APPLIED_TERM_FIELD_NUMBER: _ClassVar[int]
     WHEEL_FIELD_NUMBER: _ClassVar[int]
@@ -636,6 +637,9 @@ class Checkpoint(_message.Message):
     KEYS_GENERATION_FIELD_NUMBER: _ClassVar[int]
     RECURRING_FIELD_NUMBER: _ClassVar[int]
     RECURRING_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_END_FIELD_NUMBER: _ClassVar[int]
     applied_index: int
     applied_term: int
     wheel: bytes
@@ -651,7 +655,10 @@ class Checkpoint(_message.Message):
     keys_generation: int
     recurring: _containers.RepeatedScalarFieldContainer[bytes]
     recurring_number: int
-    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ..., cancelled: _Optional[_Iterable[_Union[CancelledOffsets, _Mapping]]] = ..., cluster: _Optional[_Union[ClusterCheckpoint, _Mapping]] = ..., keys_generation: _Optional[int] = ..., recurring: _Optional[_Iterable[bytes]] = ..., recurring_number: _Optional[int] = ...) -> None: ...
+    transactions: _containers.RepeatedScalarFieldContainer[bytes]
+    transaction_number: int
+    transaction_end: int
+    def __init__(self, applied_index: _Optional[int] = ..., applied_term: _Optional[int] = ..., wheel: _Optional[bytes] = ..., queues: _Optional[_Iterable[_Union[QueueCheckpoint, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupCheckpoint, _Mapping]]] = ..., producers: _Optional[_Iterable[bytes]] = ..., blocked: _Optional[_Iterable[_Union[BlockedLane, _Mapping]]] = ..., apply_version: _Optional[int] = ..., queue_proofs: _Optional[_Iterable[_Union[QueueProof, _Mapping]]] = ..., group_uses: _Optional[_Iterable[_Union[GroupUse, _Mapping]]] = ..., cancelled: _Optional[_Iterable[_Union[CancelledOffsets, _Mapping]]] = ..., cluster: _Optional[_Union[ClusterCheckpoint, _Mapping]] = ..., keys_generation: _Optional[int] = ..., recurring: _Optional[_Iterable[bytes]] = ..., recurring_number: _Optional[int] = ..., transactions: _Optional[_Iterable[bytes]] = ..., transaction_number: _Optional[int] = ..., transaction_end: _Optional[int] = ...) -> None: ...
 
 class RecurringCheckpoint(_message.Message):
     __slots__ = ("number", "name", "spec", "tag_mask", "lane", "revision", "changes", "paused", "created_ms", "changed_ms", "decided_ms", "next_ms", "waiting_ms", "fired_ms", "fired_before_ms", "record", "fired", "triggered", "skipped", "missed", "history", "has_last", "last_hour", "last_index", "last_due_ms")
@@ -724,6 +731,120 @@ class FireCheckpoint(_message.Message):
     decided_ms: int
     fires: int
     def __init__(self, outcome: _Optional[_Union[_tarry_recurring_pb2.FireOutcome, str]] = ..., fire_ms: _Optional[int] = ..., hour: _Optional[int] = ..., global_index: _Optional[int] = ..., due_ms: _Optional[int] = ..., decided_ms: _Optional[int] = ..., fires: _Optional[int] = ...) -> None: ...
+
+class PrepareCommand(_message.Message):
+    __slots__ = ("producer_group", "transaction", "topic", "record", "tag_mask", "lane", "due_ms", "delay_ms", "check_ms", "open_max", "second_messages_max", "now_ms")
+    PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    TAG_MASK_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    CHECK_MS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_MAX_FIELD_NUMBER: _ClassVar[int]
+    SECOND_MESSAGES_MAX_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    producer_group: str
+    transaction: str
+    topic: str
+    record: bytes
+    tag_mask: int
+    lane: int
+    due_ms: int
+    delay_ms: int
+    check_ms: int
+    open_max: int
+    second_messages_max: int
+    now_ms: int
+    def __init__(self, producer_group: _Optional[str] = ..., transaction: _Optional[str] = ..., topic: _Optional[str] = ..., record: _Optional[bytes] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., due_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., check_ms: _Optional[int] = ..., open_max: _Optional[int] = ..., second_messages_max: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
+class EndCommand(_message.Message):
+    __slots__ = ("number", "end", "place_hour", "place_index", "record", "ended_max", "now_ms")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    PLACE_HOUR_FIELD_NUMBER: _ClassVar[int]
+    PLACE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MAX_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    end: _tarry_transaction_pb2.TransactionEnd
+    place_hour: int
+    place_index: int
+    record: bytes
+    ended_max: int
+    now_ms: int
+    def __init__(self, number: _Optional[int] = ..., end: _Optional[_Union[_tarry_transaction_pb2.TransactionEnd, str]] = ..., place_hour: _Optional[int] = ..., place_index: _Optional[int] = ..., record: _Optional[bytes] = ..., ended_max: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
+class CheckCommand(_message.Message):
+    __slots__ = ("offset", "checks", "ended_max", "now_ms")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CHECKS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MAX_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    offset: bytes
+    checks: _containers.RepeatedCompositeFieldContainer[PlannedCheck]
+    ended_max: int
+    now_ms: int
+    def __init__(self, offset: _Optional[bytes] = ..., checks: _Optional[_Iterable[_Union[PlannedCheck, _Mapping]]] = ..., ended_max: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
+
+class PlannedCheck(_message.Message):
+    __slots__ = ("number", "place_hour", "place_index", "record", "due_ms")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PLACE_HOUR_FIELD_NUMBER: _ClassVar[int]
+    PLACE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    place_hour: int
+    place_index: int
+    record: bytes
+    due_ms: int
+    def __init__(self, number: _Optional[int] = ..., place_hour: _Optional[int] = ..., place_index: _Optional[int] = ..., record: _Optional[bytes] = ..., due_ms: _Optional[int] = ...) -> None: ...
+
+class TransactionCheckpoint(_message.Message):
+    __slots__ = ("number", "producer_group", "transaction", "topic", "state", "prepared_ms", "due_ms", "delay_ms", "tag_mask", "lane", "record_bytes", "record_crc", "queue", "place_hour", "place_index", "checks", "next_ms", "ended_ms", "end")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PREPARED_MS_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    TAG_MASK_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    RECORD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RECORD_CRC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    PLACE_HOUR_FIELD_NUMBER: _ClassVar[int]
+    PLACE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    CHECKS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_MS_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    producer_group: str
+    transaction: str
+    topic: str
+    state: _tarry_transaction_pb2.TransactionState
+    prepared_ms: int
+    due_ms: int
+    delay_ms: int
+    tag_mask: int
+    lane: int
+    record_bytes: int
+    record_crc: int
+    queue: int
+    place_hour: int
+    place_index: int
+    checks: int
+    next_ms: int
+    ended_ms: int
+    end: int
+    def __init__(self, number: _Optional[int] = ..., producer_group: _Optional[str] = ..., transaction: _Optional[str] = ..., topic: _Optional[str] = ..., state: _Optional[_Union[_tarry_transaction_pb2.TransactionState, str]] = ..., prepared_ms: _Optional[int] = ..., due_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., record_bytes: _Optional[int] = ..., record_crc: _Optional[int] = ..., queue: _Optional[int] = ..., place_hour: _Optional[int] = ..., place_index: _Optional[int] = ..., checks: _Optional[int] = ..., next_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
 
 class ClusterCheckpoint(_message.Message):
     __slots__ = ("settings", "seeded")

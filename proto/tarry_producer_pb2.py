@@ -24,9 +24,10 @@ _sym_db = _symbol_database.Default()
 
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 from tarry.proto import tarry_message_pb2 as tarry_dot_proto_dot_tarry__message__pb2
+from tarry.proto import tarry_transaction_pb2 as tarry_dot_proto_dot_tarry__transaction__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tarry/proto/tarry_producer.proto\x12\x08tarry.v1\x1a\x17google/rpc/status.proto\x1a\x1ftarry/proto/tarry_message.proto\"\xa2\x02\n\x0fScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12 \n\x06record\x18\x02 \x01(\x0b\x32\x10.tarry.v1.Record\x12\x13\n\x06\x64ue_ms\x18\x03 \x01(\x12H\x00\x88\x01\x01\x12\x15\n\x08\x64\x65lay_ms\x18\x04 \x01(\x12H\x01\x88\x01\x01\x12\x18\n\x0b\x64\x65lay_level\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x10\n\x08producer\x18\x06 \x01(\t\x12\x10\n\x08sequence\x18\x07 \x01(\x04\x12\x11\n\tjitter_ms\x18\x08 \x01(\r\x12\x0f\n\x07\x62orn_ms\x18\t \x01(\x12\x12(\n\ndurability\x18\x14 \x01(\x0e\x32\x14.tarry.v1.DurabilityB\t\n\x07_due_msB\x0b\n\t_delay_msB\x0e\n\x0c_delay_level\"Q\n\x10ScheduleResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06\x64ue_ms\x18\x02 \x01(\x12\x12\x0f\n\x07overdue\x18\x03 \x01(\x08\x12\x10\n\x08repeated\x18\x04 \x01(\x08\"\x81\x02\n\x14ScheduleBatchRequest\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0e\n\x06topics\x18\x03 \x03(\t\x12\r\n\x05topic\x18\x04 \x03(\x07\x12\x0e\n\x06\x64ue_ms\x18\x05 \x03(\x10\x12\x10\n\x08\x64\x65lay_ms\x18\x06 \x03(\x10\x12\x13\n\x0b\x64\x65lay_level\x18\x07 \x03(\x07\x12\x10\n\x08tag_mask\x18\x08 \x03(\x06\x12\x0f\n\x07records\x18\t \x03(\x0c\x12\x11\n\tjitter_ms\x18\n \x03(\x07\x12\x0f\n\x07\x62orn_ms\x18\x0b \x01(\x10\x12(\n\ndurability\x18\x14 \x01(\x0e\x32\x14.tarry.v1.Durability\"\x8e\x01\n\x15ScheduleBatchResponse\x12\r\n\x05shard\x18\x01 \x01(\r\x12\x0c\n\x04hour\x18\x02 \x03(\x07\x12\x14\n\x0cglobal_index\x18\x03 \x03(\x07\x12\x0e\n\x06\x64ue_ms\x18\x04 \x03(\x10\x12\x0f\n\x07overdue\x18\x05 \x03(\x07\x12\x10\n\x08repeated\x18\x06 \x01(\x08\x12\x0f\n\x07repeats\x18\x07 \x03(\x07\"W\n\x15ScheduleStreamRequest\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12-\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x1e.tarry.v1.ScheduleBatchRequest\"\x90\x01\n\x16ScheduleStreamResponse\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\x33\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x0b\x32\x1f.tarry.v1.ScheduleBatchResponseH\x00\x12%\n\x07refused\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\t\n\x07outcome\"M\n\rCancelRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x18\n\x10remaining_groups\x18\x02 \x01(\x08\x12\x15\n\revery_outcome\x18\x03 \x01(\x08\";\n\x0e\x43\x61ncelResponse\x12)\n\x08outcomes\x18\x01 \x03(\x0e\x32\x17.tarry.v1.CancelOutcome\"s\n\x11RescheduleRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x0e\n\x06\x64ue_ms\x18\x02 \x03(\x12\x12\x10\n\x08\x64\x65lay_ms\x18\x03 \x03(\x12\x12\x11\n\tif_due_ms\x18\x04 \x03(\x12\x12\r\n\x05group\x18\x05 \x01(\t\x12\r\n\x05topic\x18\x06 \x01(\t\"O\n\x12RescheduleResponse\x12)\n\x08outcomes\x18\x01 \x03(\x0e\x32\x17.tarry.v1.ChangeOutcome\x12\x0e\n\x06\x64ue_ms\x18\x02 \x03(\x12\"\xe3\x01\n\rUpdateRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\x04\x62ody\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x12\x1d\n\x04tags\x18\x03 \x01(\x0b\x32\x0f.tarry.v1.Texts\x12\x1d\n\x04keys\x18\x04 \x01(\x0b\x32\x0f.tarry.v1.Texts\x12(\n\nproperties\x18\x05 \x01(\x0b\x32\x14.tarry.v1.Properties\x12\x16\n\tif_due_ms\x18\x06 \x01(\x12H\x01\x88\x01\x01\x12\r\n\x05group\x18\x07 \x01(\t\x12\r\n\x05topic\x18\x08 \x01(\tB\x07\n\x05_bodyB\x0c\n\n_if_due_ms\"\x16\n\x05Texts\x12\r\n\x05texts\x18\x01 \x03(\t\"y\n\nProperties\x12\x38\n\nproperties\x18\x01 \x03(\x0b\x32$.tarry.v1.Properties.PropertiesEntry\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"J\n\x0eUpdateResponse\x12(\n\x07outcome\x18\x01 \x01(\x0e\x32\x17.tarry.v1.ChangeOutcome\x12\x0e\n\x06\x64ue_ms\x18\x02 \x01(\x12\"\x18\n\nGetRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\x81\x01\n\x0bGetResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0e\n\x06\x64ue_ms\x18\x03 \x01(\x12\x12%\n\x05state\x18\x04 \x01(\x0e\x32\x16.tarry.v1.MessageState\x12 \n\x06record\x18\x05 \x01(\x0b\x32\x10.tarry.v1.Record*\xfd\x01\n\rCancelOutcome\x12\x1e\n\x1a\x43\x41NCEL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43\x41NCEL_OUTCOME_CANCELLED\x10\x01\x12#\n\x1f\x43\x41NCEL_OUTCOME_ALREADY_RELEASED\x10\x02\x12\x1c\n\x18\x43\x41NCEL_OUTCOME_NOT_FOUND\x10\x03\x12$\n CANCEL_OUTCOME_ALREADY_CANCELLED\x10\x04\x12$\n CANCEL_OUTCOME_ALREADY_DELIVERED\x10\x05\x12\x1f\n\x1b\x43\x41NCEL_OUTCOME_ALREADY_DONE\x10\x06*\xf3\x01\n\rChangeOutcome\x12\x1e\n\x1a\x43HANGE_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43HANGE_OUTCOME_CHANGED\x10\x01\x12#\n\x1f\x43HANGE_OUTCOME_ALREADY_RELEASED\x10\x02\x12\x1c\n\x18\x43HANGE_OUTCOME_NOT_FOUND\x10\x03\x12$\n CHANGE_OUTCOME_ALREADY_CANCELLED\x10\x04\x12\x1d\n\x19\x43HANGE_OUTCOME_ALREADY_SO\x10\x05\x12\x1e\n\x1a\x43HANGE_OUTCOME_DUE_DIFFERS\x10\x06\x32\xf6\x03\n\x0fProducerService\x12\x41\n\x08Schedule\x12\x19.tarry.v1.ScheduleRequest\x1a\x1a.tarry.v1.ScheduleResponse\x12P\n\rScheduleBatch\x12\x1e.tarry.v1.ScheduleBatchRequest\x1a\x1f.tarry.v1.ScheduleBatchResponse\x12W\n\x0eScheduleStream\x12\x1f.tarry.v1.ScheduleStreamRequest\x1a .tarry.v1.ScheduleStreamResponse(\x01\x30\x01\x12;\n\x06\x43\x61ncel\x12\x17.tarry.v1.CancelRequest\x1a\x18.tarry.v1.CancelResponse\x12G\n\nReschedule\x12\x1b.tarry.v1.RescheduleRequest\x1a\x1c.tarry.v1.RescheduleResponse\x12;\n\x06Update\x12\x17.tarry.v1.UpdateRequest\x1a\x18.tarry.v1.UpdateResponse\x12\x32\n\x03Get\x12\x14.tarry.v1.GetRequest\x1a\x15.tarry.v1.GetResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tarry/proto/tarry_producer.proto\x12\x08tarry.v1\x1a\x17google/rpc/status.proto\x1a\x1ftarry/proto/tarry_message.proto\x1a#tarry/proto/tarry_transaction.proto\"\xa2\x02\n\x0fScheduleRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12 \n\x06record\x18\x02 \x01(\x0b\x32\x10.tarry.v1.Record\x12\x13\n\x06\x64ue_ms\x18\x03 \x01(\x12H\x00\x88\x01\x01\x12\x15\n\x08\x64\x65lay_ms\x18\x04 \x01(\x12H\x01\x88\x01\x01\x12\x18\n\x0b\x64\x65lay_level\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x10\n\x08producer\x18\x06 \x01(\t\x12\x10\n\x08sequence\x18\x07 \x01(\x04\x12\x11\n\tjitter_ms\x18\x08 \x01(\r\x12\x0f\n\x07\x62orn_ms\x18\t \x01(\x12\x12(\n\ndurability\x18\x14 \x01(\x0e\x32\x14.tarry.v1.DurabilityB\t\n\x07_due_msB\x0b\n\t_delay_msB\x0e\n\x0c_delay_level\"Q\n\x10ScheduleResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06\x64ue_ms\x18\x02 \x01(\x12\x12\x0f\n\x07overdue\x18\x03 \x01(\x08\x12\x10\n\x08repeated\x18\x04 \x01(\x08\"\x81\x02\n\x14ScheduleBatchRequest\x12\x10\n\x08producer\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x0e\n\x06topics\x18\x03 \x03(\t\x12\r\n\x05topic\x18\x04 \x03(\x07\x12\x0e\n\x06\x64ue_ms\x18\x05 \x03(\x10\x12\x10\n\x08\x64\x65lay_ms\x18\x06 \x03(\x10\x12\x13\n\x0b\x64\x65lay_level\x18\x07 \x03(\x07\x12\x10\n\x08tag_mask\x18\x08 \x03(\x06\x12\x0f\n\x07records\x18\t \x03(\x0c\x12\x11\n\tjitter_ms\x18\n \x03(\x07\x12\x0f\n\x07\x62orn_ms\x18\x0b \x01(\x10\x12(\n\ndurability\x18\x14 \x01(\x0e\x32\x14.tarry.v1.Durability\"\x8e\x01\n\x15ScheduleBatchResponse\x12\r\n\x05shard\x18\x01 \x01(\r\x12\x0c\n\x04hour\x18\x02 \x03(\x07\x12\x14\n\x0cglobal_index\x18\x03 \x03(\x07\x12\x0e\n\x06\x64ue_ms\x18\x04 \x03(\x10\x12\x0f\n\x07overdue\x18\x05 \x03(\x07\x12\x10\n\x08repeated\x18\x06 \x01(\x08\x12\x0f\n\x07repeats\x18\x07 \x03(\x07\"W\n\x15ScheduleStreamRequest\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12-\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x1e.tarry.v1.ScheduleBatchRequest\"\x90\x01\n\x16ScheduleStreamResponse\x12\x0f\n\x07request\x18\x01 \x01(\x04\x12\x33\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\x0b\x32\x1f.tarry.v1.ScheduleBatchResponseH\x00\x12%\n\x07refused\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\t\n\x07outcome\"M\n\rCancelRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x18\n\x10remaining_groups\x18\x02 \x01(\x08\x12\x15\n\revery_outcome\x18\x03 \x01(\x08\";\n\x0e\x43\x61ncelResponse\x12)\n\x08outcomes\x18\x01 \x03(\x0e\x32\x17.tarry.v1.CancelOutcome\"s\n\x11RescheduleRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\x12\x0e\n\x06\x64ue_ms\x18\x02 \x03(\x12\x12\x10\n\x08\x64\x65lay_ms\x18\x03 \x03(\x12\x12\x11\n\tif_due_ms\x18\x04 \x03(\x12\x12\r\n\x05group\x18\x05 \x01(\t\x12\r\n\x05topic\x18\x06 \x01(\t\"O\n\x12RescheduleResponse\x12)\n\x08outcomes\x18\x01 \x03(\x0e\x32\x17.tarry.v1.ChangeOutcome\x12\x0e\n\x06\x64ue_ms\x18\x02 \x03(\x12\"\xe3\x01\n\rUpdateRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\x04\x62ody\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x12\x1d\n\x04tags\x18\x03 \x01(\x0b\x32\x0f.tarry.v1.Texts\x12\x1d\n\x04keys\x18\x04 \x01(\x0b\x32\x0f.tarry.v1.Texts\x12(\n\nproperties\x18\x05 \x01(\x0b\x32\x14.tarry.v1.Properties\x12\x16\n\tif_due_ms\x18\x06 \x01(\x12H\x01\x88\x01\x01\x12\r\n\x05group\x18\x07 \x01(\t\x12\r\n\x05topic\x18\x08 \x01(\tB\x07\n\x05_bodyB\x0c\n\n_if_due_ms\"\x16\n\x05Texts\x12\r\n\x05texts\x18\x01 \x03(\t\"y\n\nProperties\x12\x38\n\nproperties\x18\x01 \x03(\x0b\x32$.tarry.v1.Properties.PropertiesEntry\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"J\n\x0eUpdateResponse\x12(\n\x07outcome\x18\x01 \x01(\x0e\x32\x17.tarry.v1.ChangeOutcome\x12\x0e\n\x06\x64ue_ms\x18\x02 \x01(\x12\"\x18\n\nGetRequest\x12\n\n\x02id\x18\x01 \x01(\t\"\x81\x01\n\x0bGetResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x0e\n\x06\x64ue_ms\x18\x03 \x01(\x12\x12%\n\x05state\x18\x04 \x01(\x0e\x32\x16.tarry.v1.MessageState\x12 \n\x06record\x18\x05 \x01(\x0b\x32\x10.tarry.v1.Record*\xfd\x01\n\rCancelOutcome\x12\x1e\n\x1a\x43\x41NCEL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43\x41NCEL_OUTCOME_CANCELLED\x10\x01\x12#\n\x1f\x43\x41NCEL_OUTCOME_ALREADY_RELEASED\x10\x02\x12\x1c\n\x18\x43\x41NCEL_OUTCOME_NOT_FOUND\x10\x03\x12$\n CANCEL_OUTCOME_ALREADY_CANCELLED\x10\x04\x12$\n CANCEL_OUTCOME_ALREADY_DELIVERED\x10\x05\x12\x1f\n\x1b\x43\x41NCEL_OUTCOME_ALREADY_DONE\x10\x06*\xf3\x01\n\rChangeOutcome\x12\x1e\n\x1a\x43HANGE_OUTCOME_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x43HANGE_OUTCOME_CHANGED\x10\x01\x12#\n\x1f\x43HANGE_OUTCOME_ALREADY_RELEASED\x10\x02\x12\x1c\n\x18\x43HANGE_OUTCOME_NOT_FOUND\x10\x03\x12$\n CHANGE_OUTCOME_ALREADY_CANCELLED\x10\x04\x12\x1d\n\x19\x43HANGE_OUTCOME_ALREADY_SO\x10\x05\x12\x1e\n\x1a\x43HANGE_OUTCOME_DUE_DIFFERS\x10\x06\x32\xa7\x06\n\x0fProducerService\x12\x41\n\x08Schedule\x12\x19.tarry.v1.ScheduleRequest\x1a\x1a.tarry.v1.ScheduleResponse\x12P\n\rScheduleBatch\x12\x1e.tarry.v1.ScheduleBatchRequest\x1a\x1f.tarry.v1.ScheduleBatchResponse\x12W\n\x0eScheduleStream\x12\x1f.tarry.v1.ScheduleStreamRequest\x1a .tarry.v1.ScheduleStreamResponse(\x01\x30\x01\x12;\n\x06\x43\x61ncel\x12\x17.tarry.v1.CancelRequest\x1a\x18.tarry.v1.CancelResponse\x12G\n\nReschedule\x12\x1b.tarry.v1.RescheduleRequest\x1a\x1c.tarry.v1.RescheduleResponse\x12;\n\x06Update\x12\x17.tarry.v1.UpdateRequest\x1a\x18.tarry.v1.UpdateResponse\x12\x32\n\x03Get\x12\x14.tarry.v1.GetRequest\x1a\x15.tarry.v1.GetResponse\x12>\n\x07Prepare\x12\x18.tarry.v1.PrepareRequest\x1a\x19.tarry.v1.PrepareResponse\x12S\n\x0e\x45ndTransaction\x12\x1f.tarry.v1.EndTransactionRequest\x1a .tarry.v1.EndTransactionResponse\x12Y\n\x10ListTransactions\x12!.tarry.v1.ListTransactionsRequest\x1a\".tarry.v1.ListTransactionsResponse\x12?\n\x06\x43hecks\x12\x17.tarry.v1.ChecksRequest\x1a\x18.tarry.v1.ChecksResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,44 +36,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PROPERTIES_PROPERTIESENTRY']._loaded_options = None
   _globals['_PROPERTIES_PROPERTIESENTRY']._serialized_options = b'8\001'
-  _globals['_CANCELOUTCOME']._serialized_start=2071
-  _globals['_CANCELOUTCOME']._serialized_end=2324
-  _globals['_CHANGEOUTCOME']._serialized_start=2327
-  _globals['_CHANGEOUTCOME']._serialized_end=2570
-  _globals['_SCHEDULEREQUEST']._serialized_start=105
-  _globals['_SCHEDULEREQUEST']._serialized_end=395
-  _globals['_SCHEDULERESPONSE']._serialized_start=397
-  _globals['_SCHEDULERESPONSE']._serialized_end=478
-  _globals['_SCHEDULEBATCHREQUEST']._serialized_start=481
-  _globals['_SCHEDULEBATCHREQUEST']._serialized_end=738
-  _globals['_SCHEDULEBATCHRESPONSE']._serialized_start=741
-  _globals['_SCHEDULEBATCHRESPONSE']._serialized_end=883
-  _globals['_SCHEDULESTREAMREQUEST']._serialized_start=885
-  _globals['_SCHEDULESTREAMREQUEST']._serialized_end=972
-  _globals['_SCHEDULESTREAMRESPONSE']._serialized_start=975
-  _globals['_SCHEDULESTREAMRESPONSE']._serialized_end=1119
-  _globals['_CANCELREQUEST']._serialized_start=1121
-  _globals['_CANCELREQUEST']._serialized_end=1198
-  _globals['_CANCELRESPONSE']._serialized_start=1200
-  _globals['_CANCELRESPONSE']._serialized_end=1259
-  _globals['_RESCHEDULEREQUEST']._serialized_start=1261
-  _globals['_RESCHEDULEREQUEST']._serialized_end=1376
-  _globals['_RESCHEDULERESPONSE']._serialized_start=1378
-  _globals['_RESCHEDULERESPONSE']._serialized_end=1457
-  _globals['_UPDATEREQUEST']._serialized_start=1460
-  _globals['_UPDATEREQUEST']._serialized_end=1687
-  _globals['_TEXTS']._serialized_start=1689
-  _globals['_TEXTS']._serialized_end=1711
-  _globals['_PROPERTIES']._serialized_start=1713
-  _globals['_PROPERTIES']._serialized_end=1834
-  _globals['_PROPERTIES_PROPERTIESENTRY']._serialized_start=1785
-  _globals['_PROPERTIES_PROPERTIESENTRY']._serialized_end=1834
-  _globals['_UPDATERESPONSE']._serialized_start=1836
-  _globals['_UPDATERESPONSE']._serialized_end=1910
-  _globals['_GETREQUEST']._serialized_start=1912
-  _globals['_GETREQUEST']._serialized_end=1936
-  _globals['_GETRESPONSE']._serialized_start=1939
-  _globals['_GETRESPONSE']._serialized_end=2068
-  _globals['_PRODUCERSERVICE']._serialized_start=2573
-  _globals['_PRODUCERSERVICE']._serialized_end=3075
+  _globals['_CANCELOUTCOME']._serialized_start=2108
+  _globals['_CANCELOUTCOME']._serialized_end=2361
+  _globals['_CHANGEOUTCOME']._serialized_start=2364
+  _globals['_CHANGEOUTCOME']._serialized_end=2607
+  _globals['_SCHEDULEREQUEST']._serialized_start=142
+  _globals['_SCHEDULEREQUEST']._serialized_end=432
+  _globals['_SCHEDULERESPONSE']._serialized_start=434
+  _globals['_SCHEDULERESPONSE']._serialized_end=515
+  _globals['_SCHEDULEBATCHREQUEST']._serialized_start=518
+  _globals['_SCHEDULEBATCHREQUEST']._serialized_end=775
+  _globals['_SCHEDULEBATCHRESPONSE']._serialized_start=778
+  _globals['_SCHEDULEBATCHRESPONSE']._serialized_end=920
+  _globals['_SCHEDULESTREAMREQUEST']._serialized_start=922
+  _globals['_SCHEDULESTREAMREQUEST']._serialized_end=1009
+  _globals['_SCHEDULESTREAMRESPONSE']._serialized_start=1012
+  _globals['_SCHEDULESTREAMRESPONSE']._serialized_end=1156
+  _globals['_CANCELREQUEST']._serialized_start=1158
+  _globals['_CANCELREQUEST']._serialized_end=1235
+  _globals['_CANCELRESPONSE']._serialized_start=1237
+  _globals['_CANCELRESPONSE']._serialized_end=1296
+  _globals['_RESCHEDULEREQUEST']._serialized_start=1298
+  _globals['_RESCHEDULEREQUEST']._serialized_end=1413
+  _globals['_RESCHEDULERESPONSE']._serialized_start=1415
+  _globals['_RESCHEDULERESPONSE']._serialized_end=1494
+  _globals['_UPDATEREQUEST']._serialized_start=1497
+  _globals['_UPDATEREQUEST']._serialized_end=1724
+  _globals['_TEXTS']._serialized_start=1726
+  _globals['_TEXTS']._serialized_end=1748
+  _globals['_PROPERTIES']._serialized_start=1750
+  _globals['_PROPERTIES']._serialized_end=1871
+  _globals['_PROPERTIES_PROPERTIESENTRY']._serialized_start=1822
+  _globals['_PROPERTIES_PROPERTIESENTRY']._serialized_end=1871
+  _globals['_UPDATERESPONSE']._serialized_start=1873
+  _globals['_UPDATERESPONSE']._serialized_end=1947
+  _globals['_GETREQUEST']._serialized_start=1949
+  _globals['_GETREQUEST']._serialized_end=1973
+  _globals['_GETRESPONSE']._serialized_start=1976
+  _globals['_GETRESPONSE']._serialized_end=2105
+  _globals['_PRODUCERSERVICE']._serialized_start=2610
+  _globals['_PRODUCERSERVICE']._serialized_end=3417
 # @@protoc_insertion_point(module_scope)

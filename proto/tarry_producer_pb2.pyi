@@ -1,5 +1,6 @@
 from google.rpc import status_pb2 as _status_pb2
 from tarry.proto import tarry_message_pb2 as _tarry_message_pb2
+from tarry.proto import tarry_transaction_pb2 as _tarry_transaction_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor

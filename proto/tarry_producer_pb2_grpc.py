@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from tarry.proto import tarry_producer_pb2 as tarry_dot_proto_dot_tarry__producer__pb2
+from tarry.proto import tarry_transaction_pb2 as tarry_dot_proto_dot_tarry__transaction__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -71,6 +72,26 @@ class ProducerServiceStub:
                 request_serializer=tarry_dot_proto_dot_tarry__producer__pb2.GetRequest.SerializeToString,
                 response_deserializer=tarry_dot_proto_dot_tarry__producer__pb2.GetResponse.FromString,
                 _registered_method=True)
+        self.Prepare = channel.unary_unary(
+                '/tarry.v1.ProducerService/Prepare',
+                request_serializer=tarry_dot_proto_dot_tarry__transaction__pb2.PrepareRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__transaction__pb2.PrepareResponse.FromString,
+                _registered_method=True)
+        self.EndTransaction = channel.unary_unary(
+                '/tarry.v1.ProducerService/EndTransaction',
+                request_serializer=tarry_dot_proto_dot_tarry__transaction__pb2.EndTransactionRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__transaction__pb2.EndTransactionResponse.FromString,
+                _registered_method=True)
+        self.ListTransactions = channel.unary_unary(
+                '/tarry.v1.ProducerService/ListTransactions',
+                request_serializer=tarry_dot_proto_dot_tarry__transaction__pb2.ListTransactionsRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__transaction__pb2.ListTransactionsResponse.FromString,
+                _registered_method=True)
+        self.Checks = channel.stream_stream(
+                '/tarry.v1.ProducerService/Checks',
+                request_serializer=tarry_dot_proto_dot_tarry__transaction__pb2.ChecksRequest.SerializeToString,
+                response_deserializer=tarry_dot_proto_dot_tarry__transaction__pb2.ChecksResponse.FromString,
+                _registered_method=True)
 
 
 class ProducerServiceServicer:
@@ -128,6 +149,34 @@ class ProducerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Prepare(self, request, context):
+        """Prepare a transaction's message: durable, and given to nobody before the commit. Of level 2, like the next three.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def EndTransaction(self, request, context):
+        """EndTransaction commits or rolls back. The answer is definite and linearizable.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTransactions(self, request, context):
+        """ListTransactions lists what is open, and the latest of what has ended.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Checks(self, request_iterator, context):
+        """Checks asks the producers of a group about transactions of which no word has come. At the leader.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ProducerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -165,6 +214,26 @@ def add_ProducerServiceServicer_to_server(servicer, server):
                     servicer.Get,
                     request_deserializer=tarry_dot_proto_dot_tarry__producer__pb2.GetRequest.FromString,
                     response_serializer=tarry_dot_proto_dot_tarry__producer__pb2.GetResponse.SerializeToString,
+            ),
+            'Prepare': grpc.unary_unary_rpc_method_handler(
+                    servicer.Prepare,
+                    request_deserializer=tarry_dot_proto_dot_tarry__transaction__pb2.PrepareRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__transaction__pb2.PrepareResponse.SerializeToString,
+            ),
+            'EndTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndTransaction,
+                    request_deserializer=tarry_dot_proto_dot_tarry__transaction__pb2.EndTransactionRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__transaction__pb2.EndTransactionResponse.SerializeToString,
+            ),
+            'ListTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTransactions,
+                    request_deserializer=tarry_dot_proto_dot_tarry__transaction__pb2.ListTransactionsRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__transaction__pb2.ListTransactionsResponse.SerializeToString,
+            ),
+            'Checks': grpc.stream_stream_rpc_method_handler(
+                    servicer.Checks,
+                    request_deserializer=tarry_dot_proto_dot_tarry__transaction__pb2.ChecksRequest.FromString,
+                    response_serializer=tarry_dot_proto_dot_tarry__transaction__pb2.ChecksResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -358,6 +427,114 @@ class ProducerService:
             '/tarry.v1.ProducerService/Get',
             tarry_dot_proto_dot_tarry__producer__pb2.GetRequest.SerializeToString,
             tarry_dot_proto_dot_tarry__producer__pb2.GetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Prepare(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.ProducerService/Prepare',
+            tarry_dot_proto_dot_tarry__transaction__pb2.PrepareRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__transaction__pb2.PrepareResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.ProducerService/EndTransaction',
+            tarry_dot_proto_dot_tarry__transaction__pb2.EndTransactionRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__transaction__pb2.EndTransactionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTransactions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tarry.v1.ProducerService/ListTransactions',
+            tarry_dot_proto_dot_tarry__transaction__pb2.ListTransactionsRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__transaction__pb2.ListTransactionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Checks(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/tarry.v1.ProducerService/Checks',
+            tarry_dot_proto_dot_tarry__transaction__pb2.ChecksRequest.SerializeToString,
+            tarry_dot_proto_dot_tarry__transaction__pb2.ChecksResponse.FromString,
             options,
             channel_credentials,
             insecure,
