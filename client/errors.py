@@ -102,8 +102,21 @@ class IdempotencyConflict(Refused):
         return self.facts.get("id", "")
 
 
+class InvalidTransaction(Refused):
+    """The transaction, as it was given, cannot be prepared or ended. Change what the text names."""
+
+
+class TransactionEnded(Refused):
+    """The transaction has ended otherwise. What the application did for it has to follow that end."""
+
+    @property
+    def state(self) -> str:
+        """COMMITTED, ROLLED_BACK or UNRESOLVED; empty: other content was prepared under its name."""
+        return self.facts.get("state", "")
+
+
 class NotFound(Refused):
-    """There is no such message, topic, group or schedule: never made here, or deleted meanwhile."""
+    """There is no such message, topic, group, schedule or transaction: never made here, or gone meanwhile."""
 
 
 class Damaged(Refused):
@@ -215,6 +228,8 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
     InvalidQuery: (Reason.QUERY_INVALID,),
     InvalidSchedule: (Reason.RECURRING_INVALID,),
     RevisionDiffers: (Reason.RECURRING_CHANGED,),
+    InvalidTransaction: (Reason.TRANSACTION_INVALID,),
+    TransactionEnded: (Reason.TRANSACTION_ENDED, Reason.TRANSACTION_DIFFERS),
     NoRoom: (
         Reason.SECOND_FULL,
         Reason.TOPIC_FULL,
@@ -222,6 +237,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.TOO_MANY_GROUPS,
         Reason.TOO_MANY_PRODUCERS,
         Reason.TOO_MANY_RECURRING,
+        Reason.TOO_MANY_TRANSACTIONS,
         Reason.DISK_FULL,
         Reason.NOT_AUDITED,
     ),
@@ -231,6 +247,7 @@ _REASONS: Final[Mapping[type[TarryError], tuple[Reason, ...]]] = {
         Reason.TOPIC_UNKNOWN,
         Reason.GROUP_UNKNOWN,
         Reason.RECURRING_UNKNOWN,
+        Reason.TRANSACTION_UNKNOWN,
     ),
     Damaged: (Reason.MESSAGE_DAMAGED,),
     NotPermitted: (

@@ -20,6 +20,9 @@ REDRIVE_GROUP: Final = "~redrive"
 MISFIRED: Final = "misfired"
 """Stands for a group in the name of the topic that misfired messages go to."""
 
+UNRESOLVED: Final = "transactions"
+"""Likewise, in that of the topic that messages of transactions go to which no producer has ended."""
+
 BY_NAME: Final = "default"
 """In a policy, for the topic that is named by group and topic."""
 

@@ -105,18 +105,18 @@ class Transaction(_message.Message):
     def __init__(self, number: _Optional[int] = ..., producer_group: _Optional[str] = ..., transaction: _Optional[str] = ..., topic: _Optional[str] = ..., state: _Optional[_Union[TransactionState, str]] = ..., prepared_ms: _Optional[int] = ..., due_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., checks: _Optional[int] = ..., next_check_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., id: _Optional[str] = ..., message_due_ms: _Optional[int] = ...) -> None: ...
 
 class ListTransactionsRequest(_message.Message):
-    __slots__ = ("producer_group", "topic", "ended", "after_number", "page_size")
+    __slots__ = ("producer_group", "topic", "ended", "after", "page_size")
     PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
-    AFTER_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     producer_group: str
     topic: str
     ended: bool
-    after_number: int
+    after: int
     page_size: int
-    def __init__(self, producer_group: _Optional[str] = ..., topic: _Optional[str] = ..., ended: _Optional[bool] = ..., after_number: _Optional[int] = ..., page_size: _Optional[int] = ...) -> None: ...
+    def __init__(self, producer_group: _Optional[str] = ..., topic: _Optional[str] = ..., ended: _Optional[bool] = ..., after: _Optional[int] = ..., page_size: _Optional[int] = ...) -> None: ...
 
 class ListTransactionsResponse(_message.Message):
     __slots__ = ("transactions", "next_after", "open")

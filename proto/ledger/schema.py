@@ -21,7 +21,8 @@ from typing import Final, Literal, TypedDict
 class Kind(StrEnum):
     """Kind of an event."""
 
-    # detail DEAD_LETTER: the message is a dead letter's own; of a schedule's fire: see fires.py
+    # detail DEAD_LETTER: the message is a dead letter's own; of a schedule's fire: see fires.py, of a
+    # committed transaction: see transactions.py
     SCHEDULED = "scheduled"
     RELEASED = "released"  # with a group: a retry's copy, to that group's retry queue alone
     DELIVERED = "delivered"  # detail: see delay_detail; the delay is in due_ms, as it is in that of received
@@ -36,6 +37,8 @@ class Kind(StrEnum):
     # due, and not released; detail: TOPIC_DELETED or MISFIRED. With a group, an offset and RETENTION: trimmed
     # before the group had acknowledged it
     EXPIRED = "expired"
+    PREPARED = "prepared"  # a half message, which has no id; detail: see transactions.py
+    ROLLED_BACK = "rolled_back"  # likewise
     GROUP_MOVED = "group_moved"  # from `offset` on the group goes on; no message; detail: a GroupMove
     LEADERSHIP = "leadership"  # detail: leader, follower or transfer
     CLOCK_JUMP = "clock_jump"  # of the node's own wall clock; detail: ms
@@ -77,6 +80,8 @@ REPLICATED: Final = (
     Kind.CANCELLED,
     Kind.RESCHEDULED,
     Kind.EXPIRED,
+    Kind.PREPARED,
+    Kind.ROLLED_BACK,
     Kind.GROUP_MOVED,
 )
 """Equal on all replicas but for `source` and `run`; identity: (shard, term, index, position)."""

@@ -30,7 +30,7 @@ def refusal(
     now_ms: int,
 ) -> Refusal | None:
     """Return why a batch, columns of shape (n,), has no room; None where it has."""
-    return _topic_full(wheel, queues, topic) or second_full(wheel, due_ms, second_messages_max, now_ms)
+    return topic_full(wheel, queues, topic) or second_full(wheel, due_ms, second_messages_max, now_ms)
 
 
 def too_many_producers(bounds: Bounds) -> Refusal:
@@ -46,11 +46,12 @@ def too_many_producers(bounds: Bounds) -> Refusal:
     return Refusal(Reason.TOO_MANY_PRODUCERS, text, facts, retry_ms=RETRY_MS)
 
 
-def _topic_full(wheel: Wheel, queues: Queues, topic: NDArray[np.uint32]) -> Refusal | None:
+def topic_full(wheel: Wheel, queues: Queues, topic: NDArray[np.uint32]) -> Refusal | None:
+    """Return why messages of topics, by their queues, shape (n,), have no room; half messages are pending."""
     counts = np.bincount(topic)
     for number in np.flatnonzero(counts).tolist():
         coming, most = int(counts[number]), queues[number].settings.pending_max
-        pending = wheel.pending_of(number) if most else 0
+        pending = wheel.pending_of(number) + queues.halves(number) if most else 0
         if most and pending + coming > most:
             name = queues[number].topic
             text = (

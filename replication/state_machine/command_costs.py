@@ -50,6 +50,8 @@ FIRED_NS: Final = 30_000
 """Of each of a plan's fires."""
 RECORD_BYTE_NS: Final = 2
 """Of a record that a fire takes from the state: the entry's bytes do not have it."""
+TRANSACTION_NS: Final = 150_000
+"""Of a prepare, an end or a check: a unit is cancelled, another appended, a state is read and written."""
 RELEASE_NS: Final = 250
 TRIM_NS: Final = 2_000
 """Of a queue."""
@@ -89,11 +91,10 @@ def _more_ns(command: Message, *, copies: bool) -> int:
         case log_pb.RetryCommand():
             record_ns = RETRY_NS + HOUR_NS + (COPY_NS if copies else 0)
             return len(command.records) * record_ns + _blocks_ns(command.offset, copies=copies)
-        case log_pb.RecurringCommand():
-            return FORGET_NS * len(command.numbers)
-        case log_pb.FireCommand():
-            fires = sum(len(plan.fires) for plan in command.plans)
-            return FIRE_NS * len(command.plans) + (FIRED_NS + HOUR_NS) * fires
+        case log_pb.RecurringCommand() | log_pb.FireCommand():
+            return _recurring_ns(command)
+        case log_pb.PrepareCommand() | log_pb.EndCommand() | log_pb.CheckCommand():
+            return _transactions_ns(command)
         case log_pb.SubscribeCommand(start=start):
             return SEARCH_NS if start.at == StartAt.START_AT_TIME else 0
         case log_pb.ReleaseCommand():
@@ -103,6 +104,19 @@ def _more_ns(command: Message, *, copies: bool) -> int:
             return sweep_ns + DROP_NS * (len(command.hour) // 4) + TRIM_NS * (len(command.queue) // 4)
         case _:
             return 0
+
+
+def _recurring_ns(command: log_pb.RecurringCommand | log_pb.FireCommand) -> int:
+    if isinstance(command, log_pb.RecurringCommand):
+        return FORGET_NS * len(command.numbers)
+    fires = sum(len(plan.fires) for plan in command.plans)
+    return FIRE_NS * len(command.plans) + (FIRED_NS + HOUR_NS) * fires
+
+
+def _transactions_ns(command: log_pb.PrepareCommand | log_pb.EndCommand | log_pb.CheckCommand) -> int:
+    if isinstance(command, log_pb.CheckCommand):
+        return TRANSACTION_NS * len(command.checks) + OFFSET_NS * (len(command.offset) // 8)
+    return TRANSACTION_NS
 
 
 def _blocks_ns(offset: bytes, *, copies: bool) -> int:

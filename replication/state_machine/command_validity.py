@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
-from tarry.replication.state_machine import cluster_settings, group_policies, recurring
+from tarry.replication.state_machine import cluster_settings, group_policies, recurring, transactions
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import DUE_MS_MAX
 
@@ -32,6 +32,7 @@ WIDTHS: Final[dict[type[Message], dict[str, int]]] = {
         "if_due_ms": 8,
         "tag_mask": 8,
     },
+    log_pb.CheckCommand: {"offset": 8},
     log_pb.TrimCommand: {"queue": 4, "offset": 8, "hour": 4, "units": 8},
 }
 """Bytes of a value of each column."""
@@ -49,6 +50,8 @@ def refusal(command: Any) -> Refusal | None:
         return Refusal(Reason.GROUP_INVALID, "the group is empty")
     if kind is log_pb.RecurringCommand and (text := recurring.fault(command)):
         return Refusal(Reason.RECURRING_INVALID, text)
+    if kind in (log_pb.PrepareCommand, log_pb.EndCommand) and (text := transactions.fault(command)):
+        return Refusal(Reason.TRANSACTION_INVALID, text)
     if text := _policy_fault(command):
         return Refusal(Reason.SETTING_INVALID, text)
     for name, width in WIDTHS.get(kind, {}).items():

@@ -38,6 +38,9 @@ class Opcode(IntEnum):
     RESCHEDULE = 17
     RECURRING = 18
     FIRE = 19
+    PREPARE = 20
+    END = 21
+    CHECK = 22
 
 
 PAYLOADS: Final[dict[Opcode, type[Message]]] = {
@@ -59,6 +62,9 @@ PAYLOADS: Final[dict[Opcode, type[Message]]] = {
     Opcode.RESCHEDULE: log_pb.RescheduleCommand,
     Opcode.RECURRING: log_pb.RecurringCommand,
     Opcode.FIRE: log_pb.FireCommand,
+    Opcode.PREPARE: log_pb.PrepareCommand,
+    Opcode.END: log_pb.EndCommand,
+    Opcode.CHECK: log_pb.CheckCommand,
 }
 OPCODE_OF: Final = {payload: opcode for opcode, payload in PAYLOADS.items()}
 _LEVELS: Final = {bytes((opcode,)): levels.OF_COMMANDS[payload] for opcode, payload in PAYLOADS.items()}

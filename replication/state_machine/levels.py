@@ -41,6 +41,9 @@ OF_COMMANDS: Final[dict[type[Message], int]] = {
     log_pb.RescheduleCommand: 2,
     log_pb.RecurringCommand: 2,
     log_pb.FireCommand: 2,
+    log_pb.PrepareCommand: 2,
+    log_pb.EndCommand: 2,
+    log_pb.CheckCommand: 2,
 }
 OF_FIELDS: Final[dict[type[Message], dict[str, int]]] = {
     log_pb.TopicCommand: {"settings.group_policy": 2},
@@ -69,6 +72,8 @@ RESCHEDULES: Final = 2
 """From which on pending messages are rescheduled and updated."""
 RECURS: Final = 2
 """From which on schedules recur."""
+TRANSACTIONS: Final = 2
+"""From which on messages are prepared, committed and rolled back."""
 THINNED: Final = 2
 """From which on nodes thin hours: 0.2.0 would answer `Get` of what was thinned out with an empty message."""
 

@@ -46,12 +46,14 @@ from tarry.replication.state_machine.checkpoint import (
 from tarry.replication.state_machine.events import Event, Events
 from tarry.replication.state_machine.outcomes import Acked, Cancelled, Changed, Outcome, Released, Subscribed
 from tarry.replication.state_machine.producer_answers import Producers
-from tarry.replication.state_machine.queues import Queues
+from tarry.replication.state_machine.queues import CHECKS, Queues
 from tarry.replication.state_machine.ready_queue import FileChanges
 from tarry.replication.state_machine.recurring import Recurring
 from tarry.replication.state_machine.recurring_table import Schedules
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import Scheduler
+from tarry.replication.state_machine.transaction_table import Transactions
+from tarry.replication.state_machine.transactions import Transacting
 from tarry.wheel.state import HOUR_MS, CancelOutcome, Taken, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
 
@@ -76,9 +78,10 @@ class MachineSettings:
 class Captured:
     """A checkpoint to be written: taken on the event loop, written by a thread."""
 
-    tables: Sequence[bytes]  # laid end to end a Checkpoint, serialized: all but the next three
+    tables: Sequence[bytes]  # laid end to end a Checkpoint, serialized: all but the next four
     producers: Sequence[bytes]
     recurring: Sequence[bytes]
+    transactions: Sequence[bytes]
     wheel: WheelState
     queues: Sequence[FileChanges]
     applied_index: int
@@ -132,6 +135,11 @@ class Machine:
         self.recurring.recover(checkpoint.recurring, checkpoint.recurring_number)
         self._recurring = Recurring(
             self.recurring, self.wheel, self.queues, self._scheduler, self.events, self.keyed
+        )
+        self.transactions = Transactions(self.queues)
+        self.transactions.recover(checkpoint)
+        self._transacting = Transacting(
+            self.transactions, self.wheel, self.queues, self._scheduler, self.events, self.keyed
         )
         self._administration = Administration(self.wheel, self.queues, self.recurring, self.events)
         self.applied_index = checkpoint.applied_index
@@ -222,10 +230,10 @@ class Machine:
                 return reschedules.reschedule(
                     payload, self.wheel, self.queues, self._scheduler, self.events, self.keyed
                 )
-            case log_pb.RecurringCommand():
-                return self._recurring.change(payload)
-            case log_pb.FireCommand():
-                return self._recurring.fire(payload)
+            case log_pb.RecurringCommand() | log_pb.FireCommand():
+                return self._recurring.apply(payload)
+            case log_pb.PrepareCommand() | log_pb.EndCommand() | log_pb.CheckCommand():
+                return self._transacting.apply(payload)
             case log_pb.SubscribeCommand():
                 made = self.queues.subscribe(payload.topic, payload.group, payload.start)
                 if made:
@@ -336,7 +344,9 @@ class Machine:
         done = self.wheel.cancel(hour, global_index)
         if self.events.wanted:
             for event in event_details.cancelled(done, hour, global_index, command.now_ms):
-                self.events.add(event)
+                if not isinstance(event.queue, int) or self.queues[event.queue].topic != CHECKS:
+                    self.events.add(event)
+        self._transacting.cancelled(done, command)
         gone = done.outcomes == CancelOutcome.CANCELLED
         self.queues.unblock_cancelled(hour[gone], global_index[gone])
         return Cancelled(done.outcomes)
@@ -366,11 +376,14 @@ class Machine:
             apply_version=levels.checkpoint_version(self.level, far=far),
             keys_generation=self.keyed.generation,
             recurring_number=self.recurring.number,
+            transaction_number=self.transactions.number,
+            transaction_end=self.transactions.end,
         )
         return Captured(
             [applied.SerializeToString(), *self.queues.capture(), *self.queues.capture_proofs()],
             self.producers.capture(),
             self.recurring.capture(),
+            self.transactions.capture(),
             wheel,
             self.queues.take_files(),
             self.applied_index,
@@ -385,7 +398,12 @@ class Machine:
             for path in {*touched, *folders, *(folder.parent for folder in folders)}:
                 sync_path(path)
         wheel = self._wheel_checkpoints.serialized(captured.wheel)
-        large = log_pb.Checkpoint(wheel=wheel, producers=captured.producers, recurring=captured.recurring)
+        large = log_pb.Checkpoint(
+            wheel=wheel,
+            producers=captured.producers,
+            recurring=captured.recurring,
+            transactions=captured.transactions,
+        )
         checkpoint = b"".join((*captured.tables, large.SerializeToString()))
         self._store.save(checkpoint)
         self.wheel.committed(captured.wheel)
@@ -423,6 +441,7 @@ class Machine:
         raised = self.level if self.level > levels.FIRST else 0  # 0.2.0 works out the same of the first one
         known, queues = self.producers.capture(), self.queues.capture()
         recurring, number = self.recurring.capture(), self.recurring.number
+        transactions, prepared = self.transactions.capture(), self.transactions.number
 
         def digest() -> bytes:
             tables = log_pb.Checkpoint(
@@ -431,6 +450,8 @@ class Machine:
                 apply_version=raised,
                 recurring=recurring,
                 recurring_number=number,
+                transactions=transactions,
+                transaction_number=prepared,
             )
             return hashlib.blake2b(
                 b"".join((wheel, tables.SerializeToString(), *queues)), digest_size=16

@@ -93,6 +93,28 @@ class Fired:
 
 
 @dataclass(frozen=True, slots=True)
+class Transacted:
+    """Outcome of a prepare, and of the end of a transaction."""
+
+    state: log_pb.TransactionCheckpoint
+    """Of the transaction as it is now."""
+    repeated: bool
+    """It was so already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Outcome of the end of a transaction whose half message rests elsewhere: the leader reads it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Outcome of a check command: for each check the transaction as it is now; None where it has moved on."""
+
+    states: tuple[log_pb.TransactionCheckpoint | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """Outcome of an operator's command: what was there before, in numbers."""
 
@@ -112,6 +134,9 @@ Outcome: TypeAlias = (
     | Subscribed
     | Recurred
     | Fired
+    | Transacted
+    | Moved
+    | Checked
     | Changed
     | Refusal
 )

@@ -6,6 +6,7 @@ import shutil
 from bisect import bisect_left, insort
 from collections.abc import Container, Iterator
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,11 @@ from tarry.replication.state_machine.ready_queue import UNIT, Changes, FileChang
 from tarry.replication.state_machine.release_rate import Pace
 from tarry.replication.state_machine.segment_files import OpenFiles
 from tarry.wheel.state import Appended
+
+CHECKS: Final = "~transactions"
+"""Topic of the half messages, in a name that no client can give."""
+CHECKED: Final = "~checks"
+"""Group whose queue of that topic they come to when a check is due, as copies come to a retry queue."""
 
 
 class Queues:
@@ -57,6 +63,7 @@ class Queues:
         self.defaults = ClusterDefaults()
         self.blocked = BlockedLanes()
         self.cancelled = CancelledOffsets()
+        self._halves: dict[int, int] = {}  # by queue of a topic
         self.retries_cancelled = 0  # that something waited for, since the start
         self._changed: set[int] = set()
         self.changes_of_policy = 0  # since the start, of any group's
@@ -77,6 +84,25 @@ class Queues:
     def live(self) -> int:
         """Number of queues that are not deleted."""
         return len(self._by_name)
+
+    def halves(self, queue: int) -> int:
+        """Return how many half messages are open of a topic, by its queue: they are pending elsewhere."""
+        return self._halves.get(queue, 0)
+
+    def count_halves(self, queue: int, more: int) -> None:
+        """Note that a topic, by its queue, has more half messages, or fewer."""
+        count = self.halves(queue) + more
+        if count:
+            self._halves[queue] = count
+        else:
+            self._halves.pop(queue, None)
+
+    def checks(self) -> ReadyQueue:
+        """Return the queue of the checks that have come due, made with who acknowledges them if it is new."""
+        queue = self.of(CHECKS, CHECKED)
+        if (CHECKED, queue.queue) not in self.acknowledged:
+            self._consume(CHECKED, queue.queue)
+        return queue
 
     def deleted(self, numbers: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Flag the deleted ones of queues, by their numbers, shape (n,)."""
@@ -427,6 +453,8 @@ class Queues:
         first = queue.append(parts.kept)
         self._changed.add(number)
         offsets = np.arange(first, first + len(parts.kept))
+        if queue.topic == CHECKS:  # a check is no release of its message
+            return
         self._add_event(Kind.RELEASED, number, parts.kept, now_ms, offset=offsets)
 
     def _expired(self, number: int, units: NDArray[np.void], now_ms: int, why: str) -> None:

@@ -78,6 +78,10 @@ class Recurring:
         self._events = events
         self._keyed = keyed
 
+    def apply(self, command: log_pb.RecurringCommand | log_pb.FireCommand) -> Recurred | Fired | Refusal:
+        """Apply a command of either kind."""
+        return self.change(command) if isinstance(command, log_pb.RecurringCommand) else self.fire(command)
+
     # -- changes -------------------------------------------------------------------------
 
     def change(self, command: log_pb.RecurringCommand) -> Recurred | Refusal:

@@ -195,7 +195,7 @@ class Scheduler:
                 return False
         return all(
             not (limit := self._queues[queue].settings.pending_max)
-            or self._wheel.pending_of(queue) + coming <= limit
+            or self._wheel.pending_of(queue) + self._queues.halves(queue) + coming <= limit
             for queue in part.queues
         )
 
