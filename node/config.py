@@ -45,6 +45,7 @@ CLASSIC_DELAY_LEVELS_MS = tuple(
 )
 YEAR_MS: Final = 365 * 86_400_000
 BACK_OFF_MS = (1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000)
+CHECK_PAUSES_MS = (10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_200_000, 1_800_000, 3_600_000)
 
 HIDDEN: Final = "***"
 
@@ -120,6 +121,9 @@ class Limits(_Section):
     recurring_bytes_max: Count = 64 << 20  # of their names, specifications and records together
     # a fire is decided half a second ahead: of those of one schedule one at a time
     recurring_interval_ms_min: Annotated[int, Field(ge=1_000)] = 1_000
+    transactions_max: Count = 100_000  # open ones: prepared, and neither committed nor rolled back
+    transactions_remembered_max: Count = 50_000  # that have ended, the latest: a second end is answered
+    check_streams_max: Count = 1_000  # of producers that answer checks, on one node
     disk_free_bytes_min: int = Field(default=256 << 20, ge=0)  # with less, schedules are refused
     stream_requests_max: Count = 32  # in flight on one ScheduleStream
     consumers_max: Count = 1_000  # consumer streams on one node
@@ -141,6 +145,30 @@ class Delivery(_Section):
     reserved_messages_max: Count = 8_192  # of a group and queue: what the crash of a leader may repeat
     batch_messages_max: Count = 1_000  # delivered in one response
     batch_bytes_max: Count = 1 << 20
+
+
+class CheckTimes(_Section):
+    """Times of checks: producers are asked how a transaction ended of which no word has come."""
+
+    check_after_ms: Count = 30_000  # from the prepare to the first check
+    check_pauses_ms: tuple[Count, ...] = CHECK_PAUSES_MS  # behind each check; then the last
+    checks_max: Annotated[int, Field(ge=1, le=1_000)] = 15  # then the transaction is rolled back
+
+    @model_validator(mode="after")
+    def _has_pauses(self) -> CheckTimes:
+        if not self.check_pauses_ms:
+            raise ValueError("check_pauses_ms names one pause at least")
+        return self
+
+
+class TransactionSettings(CheckTimes):
+    """Checks of transactions, where no table of the producer group says otherwise."""
+
+    groups: dict[str, CheckTimes] = {}  # by producer group
+
+    def of(self, producer_group: str) -> CheckTimes:
+        """Return what counts for a producer group."""
+        return self.groups.get(producer_group, self)
 
 
 class Dispatch(_Section):
@@ -316,6 +344,7 @@ class NodeConfig(BaseSettings):
     limits: Limits = Limits()
     delivery: Delivery = Delivery()
     dispatch: Dispatch = Dispatch()
+    transactions: TransactionSettings = TransactionSettings()
     consensus: Consensus = Consensus()
     ledger: LedgerSettings = LedgerSettings()
     backup: BackupSettings = BackupSettings()

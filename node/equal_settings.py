@@ -28,6 +28,7 @@ KEYS: Final = (
             "reserved_messages_max", "batch_messages_max", "batch_bytes_max",
         )
     ),
+    "transactions.check_after_ms", "transactions.check_pauses_ms", "transactions.checks_max",
     "dispatch.clock_offset_ms_max", "dispatch.clock_wrong_ms_max",
 )  # fmt: skip
 NAMES_MAX: Final = 1_000

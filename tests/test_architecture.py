@@ -55,6 +55,7 @@ ROOMS = {
         "filters",
         "delivery",
         "recurring",
+        "transactions",
         "leader",
         "services",
         "monitoring",
@@ -62,6 +63,7 @@ ROOMS = {
     "client": (
         "local",
         "cluster",
+        "transactions",
         "producers",
         "queries",
         "operators",

@@ -63,6 +63,7 @@ def of_clients(limits: Limits) -> Callable[[str], int]:
         "Forecast": NAMES_BYTES,
         "FindByKey": KEY_BYTES,
         "PutRecurring": limits.body_bytes_max + limits.record_overhead_bytes_max,
+        "Prepare": limits.body_bytes_max + limits.record_overhead_bytes_max,
         "NextFires": limits.body_bytes_max + limits.record_overhead_bytes_max,
         "Backup": KEPT_FILE_BYTES * KEPT_FILES_MAX,
         "ExportPending": EXPORT_TOPICS_MAX * (CHAR_BYTES * FILTER_CHARS_MAX + 3),

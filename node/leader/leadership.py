@@ -40,6 +40,8 @@ from tarry.node.metrics.traffic import Traffic
 from tarry.node.recurring.fires import FireCounts, Fires
 from tarry.node.recurring.settled import is_settled
 from tarry.node.repair.records import Damage
+from tarry.node.transactions.checks import CheckCounts, Checks
+from tarry.node.transactions.producers import CheckStreams
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
 from tarry.replication.driver.driver import Driver
@@ -87,6 +89,8 @@ class Leadership:
         self._seed: ClusterSeed | None = None
         self._fires: Fires | None = None
         self.fire_counts = FireCounts()
+        self._checks: Checks | None = None
+        self.check_counts, self.check_streams = CheckCounts(), CheckStreams()
         self.retention: Retention | None = None
         self.upgrade = Upgrade(machine, driver, time.now_ms, by_itself=config.upgrade.finish == "auto")
         self._config = config
@@ -166,6 +170,8 @@ class Leadership:
             self._dispatcher.look(now_ms)
         if self._fires is not None:
             self._fires.look(now_ms)
+        if self._checks is not None:
+            self._checks.look(now_ms)
         self._served = serves
 
     def applied(self) -> None:
@@ -176,6 +182,8 @@ class Leadership:
         recurring = self._machine.recurring.take_changed()
         if self._fires is not None:
             self._fires.changed(recurring)
+        if self._checks is not None:
+            self._checks.released(changed)
         if self.delivery is not None:
             for topic, group in trimmed:
                 self.delivery.trimmed(topic, group)
@@ -306,6 +314,18 @@ class Leadership:
         self._fires = Fires(self._machine, self._time, self._propose, self._is_settled, self.fire_counts)
         tasks.spawn(self._holds.steps("recurring schedules", self._fires.run()))
         tasks.spawn(self._holds.steps("settled fires", self._fires.ask()))
+        self._checks = Checks(
+            self._machine,
+            self._time,
+            self._config.transactions,
+            self._config.limits.transactions_remembered_max,
+            self._propose,
+            self._damage.read,
+            self.check_streams,
+            self.check_counts,
+            self._config.shard,
+        )
+        tasks.spawn(self._holds.steps("checks of transactions", self._checks.run()))
         self._seed = ClusterSeed(self._machine, self._config, self._time.now_ms, self._propose)
         tasks.spawn(self._holds.steps("cluster settings", self._seed.run()))
         tasks.spawn(self._holds.steps("settings", SettingsWatch(self._driver).run()))
@@ -342,7 +362,8 @@ class Leadership:
         if self.delivery is not None:
             self._heard = self.known()
             delivery, self.delivery, self._dispatcher, self.retention = self.delivery, None, None, None
-            self._fires = None
+            self._fires = self._checks = None
+            self.check_streams.end(refusal)
             delivery.end(refusal)
 
     async def _inherit(self) -> Inherited:

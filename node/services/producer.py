@@ -25,6 +25,7 @@ from tarry.node.edge.leader_calls import Answer, LeaderCalls, parsed
 from tarry.node.edge.names import no_more_queues, unknown_topic
 from tarry.node.failures import CallErrors
 from tarry.node.leader.pending_cancels import CANCEL_NS_MAX, PendingCancels
+from tarry.node.services import transactions
 from tarry.node.services.changes import Changes, Edges
 from tarry.node.services.idempotency import IdempotentSchedules
 from tarry.node.services.repeated_schedules import Repeats
@@ -35,10 +36,16 @@ from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import DURABILITY_ASYNC, DURABILITY_UNSPECIFIED, Record, Retried
+from tarry.proto.tarry_transaction_pb2 import (
+    EndTransactionRequest,
+    ListTransactionsRequest,
+    PrepareRequest,
+)
 from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.command_costs import cost_us
 from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.outcomes import Repeated, Scheduled
+from tarry.replication.state_machine.queues import CHECKS
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
 from tarry.wheel.delay_log import is_there
@@ -90,6 +97,8 @@ class ProducerService:
             self._ids, self._may_know, self._may_produce, self._disk_allows, lambda: self._intake, self._turns
         )
         self._changes = Changes(core, edges)
+        shared = transactions.Edges(lambda: self._intake, self._topics_allow, self._disk_allows)
+        self._transactions = transactions.TransactionCalls(core, authorizer, calls, shared)
         self._readers: set[asyncio.Task[None]] = set()  # of the schedule streams
 
     @property
@@ -116,9 +125,13 @@ class ProducerService:
             "Reschedule": parsed(pb.RescheduleRequest, self._changes.reschedule),
             "Update": parsed(pb.UpdateRequest, self._changes.update),
             "Get": parsed(pb.GetRequest, self._get),
+            "Prepare": parsed(PrepareRequest, self._transactions.prepare),
+            "EndTransaction": parsed(EndTransactionRequest, self._transactions.end),
+            "ListTransactions": parsed(ListTransactionsRequest, self._transactions.list),
         }
         methods = {name: self._calls.unary(f"/{SERVICE}/{name}", local) for name, local in unary.items()}
         methods["ScheduleStream"] = grpc.stream_stream_rpc_method_handler(self._schedule_stream)
+        methods["Checks"] = grpc.stream_stream_rpc_method_handler(self._transactions.checks)
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _schedule(self, raw: bytes, context: CallContext) -> Answer:
@@ -337,6 +350,8 @@ class ProducerService:
         if record is None:
             return DAMAGED
         queue = self._machine.queues[int(queue_of(units["topic"])[0])]
+        if queue.topic == CHECKS:  # a half message is nobody's yet
+            return Refusal(Reason.MESSAGE_NOT_FOUND, NOT_FOUND_TEXT)
         stored = Retried.FromString(record).record if queue.group else record
         return pb.GetResponse(
             id=request.id,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class TransactionEvent(StrEnum):
-    """What a detail tells of, its first word."""
+    """Event of a transaction: the first word of a detail."""
 
     HALF = "HALF"
     COMMITTED = "COMMITTED"

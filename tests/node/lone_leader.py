@@ -149,11 +149,12 @@ def _note_error(ended: asyncio.Future[None]) -> None:
 @asynccontextmanager
 async def leader(folder: Path, holds: Holds, **settings: Any) -> AsyncIterator[Leader]:
     """Run a node until it serves, and end it afterwards."""
+    listen = settings.pop("listen", "127.0.0.1:0")
     config = NodeConfig(
         node="n1",
         data=folder,
-        listen="127.0.0.1:0",
-        members={"n1": "127.0.0.1:0"},
+        listen=listen,
+        members={"n1": listen},
         log_level="error",
         consensus=SOON,
         metrics=MetricsSettings(listen="127.0.0.1:0"),

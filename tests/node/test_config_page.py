@@ -17,6 +17,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[limits]": config.Limits,
     "[delivery]": config.Delivery,
     "[dispatch]": config.Dispatch,
+    "[transactions]": config.TransactionSettings,
     "[consensus]": config.Consensus,
     "[ledger]": config.LedgerSettings,
     "[backup]": config.BackupSettings,
