@@ -74,6 +74,16 @@ from tarry.client.results import (
 from tarry.client.settings import Settings, Tls, parse_servers
 from tarry.client.start_position import Start
 from tarry.client.tracing import Tracing
+from tarry.client.transactions.check_stream import CheckHandler
+from tarry.client.transactions.half import (
+    Half,
+    TransactionEnd,
+    TransactionInfo,
+    TransactionPage,
+    TransactionState,
+)
+from tarry.client.transactions.transaction import Transaction
+from tarry.client.transactions.transactions import Transactions
 
 __all__ = [
     "AckOutcome",
@@ -104,6 +114,7 @@ __all__ = [
     "FoundPage",
     "GroupDescription",
     "GroupState",
+    "Half",
     "HistoryRow",
     "Imported",
     "Interval",
@@ -147,6 +158,12 @@ __all__ = [
     "Tls",
     "TopicDescription",
     "Tracing",
+    "Transaction",
+    "TransactionEnd",
+    "TransactionInfo",
+    "TransactionPage",
+    "TransactionState",
+    "Transactions",
     "Transferred",
     "Triggered",
     "connect",
@@ -161,13 +178,20 @@ class Client:
         self._nodes: Nodes | None = None
         self._opened: set[Producer | Consumer] = set()
 
-    def producer(self, *, selector: Selector | None = None) -> Producer:
+    def producer(
+        self, *, selector: Selector | None = None, group: str = "", check: CheckHandler | None = None
+    ) -> Producer:
         """Return a new producer, with an id of its own.
 
         Args:
             selector: chooses the ordering key of each message that is given none.
+            group: the producer group of its transactions.
+            check: tells how transactions of the group ended, of any of its producers; may be called several
+                times at once, by the blocking client in threads. Without it others of the group have to.
+
+        Raises InvalidTransaction.
         """
-        producer = Producer(self._cluster(), self._opened.discard, selector)
+        producer = Producer(self._cluster(), self._opened.discard, selector, group=group, check=check)
         self._opened.add(producer)
         return producer
 
@@ -191,6 +215,10 @@ class Client:
     def recurring(self) -> Recurring:
         """Return a keeper of schedules that recur."""
         return Recurring(self._cluster())
+
+    def transactions(self) -> Transactions:
+        """Return what prepares, ends and lists transactions by name."""
+        return Transactions(self._cluster())
 
     def operator(self) -> Operator:
         """Return an operator."""

@@ -42,6 +42,7 @@ from tarry.client.aio import (
     ListedPage as ListedPage,
     ListedState as ListedState,
     GroupState as GroupState,
+    Half as Half,
     HistoryRow as HistoryRow,
     Interval as Interval,
     MessageHistory as MessageHistory,
@@ -74,6 +75,10 @@ from tarry.client.aio import (
     Tls as Tls,
     TopicDescription as TopicDescription,
     Tracing as Tracing,
+    TransactionEnd as TransactionEnd,
+    TransactionInfo as TransactionInfo,
+    TransactionPage as TransactionPage,
+    TransactionState as TransactionState,
     Transferred as Transferred,
     Triggered as Triggered,
 )
@@ -85,6 +90,8 @@ from tarry.client.blocking.bulk import Bulk as Bulk
 from tarry.client.blocking.producer import Producer as Producer
 from tarry.client.blocking.query import Query as Query
 from tarry.client.blocking.recurring import Recurring as Recurring
+from tarry.client.blocking.transactions import CheckHandler, in_thread
+from tarry.client.blocking.transactions import Transaction as Transaction, Transactions as Transactions
 from tarry.client.consumers.consumer_options import ConsumerOptions, PullerOptions
 from tarry.client.settings import parse_servers
 
@@ -102,15 +109,22 @@ class Client:
         self._client = aio.Client(settings)
         self._closed = False
 
-    def producer(self, *, selector: Selector | None = None) -> Producer:
+    def producer(
+        self, *, selector: Selector | None = None, group: str = "", check: CheckHandler | None = None
+    ) -> Producer:
         """Return a new producer, with an id of its own.
 
         Args:
             selector: chooses the ordering key of each message that is given none.
+            group: the producer group of its transactions.
+            check: tells how transactions of the group ended, of any of its producers; may be called several
+                times at once, by the blocking client in threads. Without it others of the group have to.
+
+        Raises InvalidTransaction.
         """
-        return Producer(
-            self._made(partial(self._client.producer, selector=selector)), self._thread, self.settings
-        )
+        handler = None if check is None else in_thread(check)
+        made = self._made(partial(self._client.producer, selector=selector, group=group, check=handler))
+        return Producer(made, self._thread, self.settings)
 
     def consumer(self, topic: str = "", group: str = "", **options: Unpack[ConsumerOptions]) -> Consumer:
         """Return a new consumer of a topic, or of ``topics``; ``with`` (``async with``) subscribes it.
@@ -130,6 +144,10 @@ class Client:
     def recurring(self) -> Recurring:
         """Return a keeper of schedules that recur."""
         return Recurring(self._made(self._client.recurring), self._thread)
+
+    def transactions(self) -> Transactions:
+        """Return what prepares, ends and lists transactions by name."""
+        return Transactions(self._made(self._client.transactions), self._thread)
 
     def operator(self) -> Operator:
         """Return an operator."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Unpack
 
 from tarry.client.blocking.loop_thread import LoopThread
+from tarry.client.blocking.transactions import Transaction
 from tarry.client.blocking.twin import blocking
 from tarry.client.errors import Overloaded
 from tarry.client.producers.completions import OneWay, OneWayErrors
@@ -31,6 +32,11 @@ class Producer(OneWayErrors):
         """The producer's id, by which the cluster knows its retries."""
         return self._twin.id
 
+    @property
+    def group(self) -> str:
+        """The producer group of its transactions."""
+        return self._twin.group
+
     schedule = blocking(AsyncProducer.schedule)
     schedule_batch = blocking(AsyncProducer.schedule_batch)
     schedule_many = blocking(AsyncProducer.schedule_many)
@@ -41,6 +47,40 @@ class Producer(OneWayErrors):
     reschedule_many = blocking(AsyncProducer.reschedule_many)
     update = blocking(AsyncProducer.update)
     get = blocking(AsyncProducer.get)
+
+    def transaction(
+        self,
+        topic: str,
+        body: bytes = b"",
+        *,
+        name: str = "",
+        due_ms: int | None = None,
+        delay_ms: int | None = None,
+        check_after_ms: int | None = None,
+        tags: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
+    ) -> Transaction:
+        """Return a transaction for ``with`` (``async with``): its end commits, an Exception rolls back.
+
+        Its message is durable before the block begins, and given to nobody before the commit. Where the
+        process dies in the block, the cluster asks a producer of the same group how it ended. The producer
+        needs a ``group``; arguments are as of ``Transactions.prepare``, and so is what entering raises.
+        """
+        made = self._twin.transaction(
+            topic,
+            body,
+            name=name,
+            due_ms=due_ms,
+            delay_ms=delay_ms,
+            check_after_ms=check_after_ms,
+            tags=tags,
+            keys=keys,
+            properties=properties,
+            ordering_key=ordering_key,
+        )
+        return Transaction(made, self._thread)
 
     def schedule_soon(
         self,

@@ -11,6 +11,7 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 from time import time_ns
 from typing import TYPE_CHECKING, Final, Unpack
@@ -20,7 +21,15 @@ from numpy.typing import ArrayLike
 from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.durability import Durability
-from tarry.client.errors import Closed, InvalidTime, Overloaded, Refused, TarryError, TooLarge
+from tarry.client.errors import (
+    Closed,
+    InvalidTime,
+    InvalidTransaction,
+    Overloaded,
+    Refused,
+    TarryError,
+    TooLarge,
+)
 from tarry.client.found import CancelledByKey, find_request
 from tarry.client.integers import whole
 from tarry.client.producers.accumulator import Accumulator, SharedRequest
@@ -44,6 +53,9 @@ from tarry.client.results import (
     rows_of,
 )
 from tarry.client.tracing import tracing_of
+from tarry.client.transactions.check_stream import CheckHandler, CheckStream
+from tarry.client.transactions.transaction import Transaction
+from tarry.client.transactions.transactions import Transactions
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto.reasons import Reason
 from tarry.proto.tags import tag_mask
@@ -64,9 +76,21 @@ class Producer(OneWayErrors):
         nodes: Nodes,
         on_closed: Callable[[Producer], None] = lambda _: None,
         selector: Selector | None = None,
+        *,
+        group: str = "",
+        check: CheckHandler | None = None,
     ) -> None:
         self._selector = selector
         self.id = uuid.uuid4().hex
+        self.group = group
+        """The producer group of its transactions."""
+        self._transactions = Transactions(nodes)
+        self._checks: CheckStream | None = None
+        if check is not None:
+            if not group:
+                raise InvalidTransaction(Reason.TRANSACTION_INVALID, "a check handler is of a group: name it")
+            self._checks = CheckStream(nodes, group, self.id, check)
+            self._checks.start()
         self._on_closed = on_closed
         self._receipts = receipts(nodes.settings, f"producer:{self.id}")
         self._settings = nodes.settings
@@ -333,6 +357,47 @@ class Producer(OneWayErrors):
         response = await self._calls.call(lambda node: node.producer.Update, request)
         return Change.of(message_id, response.outcome, response.due_ms)
 
+    def transaction(
+        self,
+        topic: str,
+        body: bytes = b"",
+        *,
+        name: str = "",
+        due_ms: int | None = None,
+        delay_ms: int | None = None,
+        check_after_ms: int | None = None,
+        tags: Sequence[str] = (),
+        keys: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        ordering_key: str = "",
+    ) -> Transaction:
+        """Return a transaction for ``with`` (``async with``): its end commits, an Exception rolls back.
+
+        Its message is durable before the block begins, and given to nobody before the commit. Where the
+        process dies in the block, the cluster asks a producer of the same group how it ended. The producer
+        needs a ``group``; arguments are as of ``Transactions.prepare``, and so is what entering raises.
+        """
+        if not self.group:
+            raise InvalidTransaction(
+                Reason.TRANSACTION_INVALID, "a transaction is of a producer group: producer(group=...)"
+            )
+        self._check_open()
+        prepare = partial(
+            self._transactions.prepare,
+            self.group,
+            topic,
+            body,
+            name=name or uuid.uuid4().hex,
+            due_ms=due_ms,
+            delay_ms=delay_ms,
+            check_after_ms=check_after_ms,
+            tags=tags,
+            keys=keys,
+            properties=properties,
+            ordering_key=ordering_key,
+        )
+        return Transaction(self._transactions, self.group, prepare)
+
     async def get(self, message_id: str) -> StoredMessage:
         """Return a message as of now (linearizable). Raises NotFound, InvalidId, Damaged."""
         request = producer_pb.GetRequest(id=message_id)
@@ -348,6 +413,8 @@ class Producer(OneWayErrors):
         self._closed = True
         await self.flush()
         await self._streams.close()
+        if self._checks is not None:
+            await self._checks.close()
         if self._receipts is not None:
             await self._receipts.close()
         self._on_closed(self)

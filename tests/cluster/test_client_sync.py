@@ -181,5 +181,7 @@ def test_both_twins_offer_the_same_names() -> None:
         "Puller",
         "Query",
         "Recurring",
+        "Transaction",
+        "Transactions",
         "connect",
     }

@@ -22,6 +22,8 @@ BLOCKING = [
     "Puller",
     "Query",
     "Recurring",
+    "Transaction",
+    "Transactions",
 ]
 SAME_AS_STATE = {"closed", "in_hand", "lease_ms", "lost", "reconnects", "stale_acks"}
 SAME_AS_COLUMNS = {
@@ -46,7 +48,12 @@ ASYNC_ONLY = {
     "MessageBatch": SAME_AS_COLUMNS,
     "Puller": {"settle"},
 }
-SYNC_ONLY = {"Consumer": {"receive", "state"}, "Producer": {"id"}, "Puller": {"name"}}
+SYNC_ONLY = {
+    "Consumer": {"receive", "state"},
+    "Producer": {"group", "id"},
+    "Transaction": {"info"},
+    "Puller": {"name"},
+}
 OWN_WORDS = {("Client", "close"), ("Producer", "schedule_soon")}
 """Methods that do more in the blocking client: its thread ends; it waits for room."""
 

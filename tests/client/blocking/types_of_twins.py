@@ -62,6 +62,19 @@ def query(client: sync.Client) -> None:
     query.cancel_matching("t", tag="a")  # type: ignore[call-arg]
 
 
+def transactions(client: sync.Client) -> None:
+    def check(half: sync.Half) -> sync.TransactionEnd:
+        return sync.TransactionEnd.COMMIT
+
+    with client.producer(group="g", check=check).transaction("t", b"x", delay_ms=1) as transaction:
+        assert_type(transaction.info, sync.TransactionInfo | None)
+    transactions = client.transactions()
+    assert_type(transactions.prepare("g", "t", delay_ms=1), sync.TransactionInfo)
+    assert_type(transactions.commit("g", "n"), sync.TransactionInfo)
+    assert_type(transactions.list_page(ended=True), sync.TransactionPage)
+    assert_type(transactions.list(limit=1), Iterator[sync.TransactionInfo])
+
+
 def recurring(client: sync.Client) -> None:
     recurring = client.recurring()
     timing = sync.Cron("* * * * *", "Europe/Berlin")
