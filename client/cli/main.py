@@ -26,6 +26,7 @@ from tarry.client.cli import (
     recurring,
     schedule,
     topics,
+    transaction,
     upgrade,
 )
 from tarry.client.cli.cluster import cluster_app
@@ -64,6 +65,7 @@ app.command()(completion.completion)
 app.add_typer(topics.topic_app, name="topic")
 app.add_typer(groups.group_app, name="group")
 app.add_typer(recurring.recurring_app, name="recurring")
+app.add_typer(transaction.transaction_app, name="transaction")
 app.add_typer(cluster_app, name="cluster")
 app.add_typer(member_app, name="member")
 app.add_typer(ledger.ledger_app, name="ledger")

@@ -256,9 +256,9 @@ class TransactionCalls:
         if len(streams) >= self._limits.check_streams_max:
             text = f"this node has {len(streams)} streams of checks, its maximum"
             return Refusal(Reason.TOO_MANY_STREAMS, text, retry_ms=5_000)
-        raw = await anext(aiter(requests), None)
+        first = await anext(aiter(requests), None)
         await self._streams.enter(1 / STREAMS)
-        request = _parsed(raw) if raw is not None else None
+        request = _parsed(first) if first is not None else None
         if isinstance(request, Refusal):
             return request
         if request is None or request.WhichOneof("request") != "subscribe":

@@ -12,6 +12,7 @@ from tarry.node.config import Delivery
 from tarry.node.edge import request_bytes
 from tarry.node.recurring.timing import CRON_CHARS_MAX
 from tarry.node.repair.records import ASKED_RECORDS_MAX
+from tarry.node.services import transactions
 from tarry.node.services.recurring import FIRES_MAX, PAGE_MAX
 from tarry.node.services.subscriptions import NAME_CHARS_MAX, QUEUES_HELD_MAX
 from tarry.node.services.topic_admin import RETENTION_MS_MAX
@@ -20,6 +21,7 @@ from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto import tarry_recurring_pb2 as recurring_pb
+from tarry.proto import tarry_transaction_pb2 as transaction_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX
@@ -260,4 +262,25 @@ def _recurring() -> Iterator[Over]:
     )
 
 
-OVER: Final = [*_schedules(), *_consumers(), *_operators(), *_others(), *_recurring()]
+def _transactions() -> Iterator[Over]:
+    invalid, commit = "TRANSACTION_INVALID", transaction_pb.TRANSACTION_END_COMMIT
+    asked: dict[str, Any] = {"producer_group": "over", "transaction": "t"}
+    path, says = "ProducerService/Prepare", f"more than {transactions.NAME_CHARS_MAX}"
+    long = {**asked, "transaction": "n" * (transactions.NAME_CHARS_MAX + 1)}
+    times = {"topic": "over", "delay_ms": 0}
+    yield _over(path, "a name", transaction_pb.PrepareRequest(**long, **times), invalid, says)
+    later = transaction_pb.PrepareRequest(
+        **asked, **times, check_after_ms=transactions.CHECK_AFTER_MS_MAX + 1
+    )
+    yield _over(path, "a first check", later, invalid, "at most")
+    body = Record(body=bytes(LIMITS.body_bytes_max + 1))
+    large = transaction_pb.PrepareRequest(**asked, **times, record=body)
+    yield _over(path, "a body", large, "RECORD_TOO_LARGE", "keep it")
+    path = "ProducerService/EndTransaction"
+    yield _over(path, "a name", transaction_pb.EndTransactionRequest(**long, end=commit), invalid, says)
+    page = transaction_pb.ListTransactionsRequest(page_size=transactions.PAGE_MAX + 1)
+    says = f"ask for {transactions.PAGE_MAX} at most"
+    yield _over("ProducerService/ListTransactions", "a page", page, invalid, says)
+
+
+OVER: Final = [*_schedules(), *_consumers(), *_operators(), *_others(), *_recurring(), *_transactions()]

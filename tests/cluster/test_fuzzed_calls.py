@@ -22,6 +22,7 @@ from tarry.proto import tarry_peer_pb2 as peer_pb
 from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto import tarry_query_pb2 as query_pb
 from tarry.proto import tarry_recurring_pb2 as recurring_pb
+from tarry.proto import tarry_transaction_pb2 as transaction_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.state_machine.levels import HIGHEST
@@ -36,7 +37,7 @@ PATIENCE_S = 30.0
 CALL_S = 5.0
 WAITS = {"OperatorService/AddMember", "OperatorService/TransferLeadership", "ConsumerService/Consume"}
 """These may have nothing to say for longer than this test waits."""
-STREAMS = {"ProducerService/ScheduleStream", "ConsumerService/Consume"}
+STREAMS = {"ProducerService/ScheduleStream", "ProducerService/Checks", "ConsumerService/Consume"}
 ANSWERED_BY_STREAMS = {
     "OperatorService/Redrive",
     "OperatorService/ExportLedger",
@@ -75,6 +76,31 @@ VALID: dict[str, list[Message]] = {
         BATCH,
         producer_pb.ScheduleBatchRequest(
             topics=["t"], delay_ms=[0, 50], records=[KEYED.SerializeToString()] * 2
+        ),
+    ],
+    "ProducerService/Prepare": [
+        transaction_pb.PrepareRequest(
+            producer_group="p", transaction="n", topic="t", record=RECORD, delay_ms=9, check_after_ms=100
+        ),
+        transaction_pb.PrepareRequest(producer_group="p", transaction="m", topic="t", due_ms=2**42),
+    ],
+    "ProducerService/EndTransaction": [
+        transaction_pb.EndTransactionRequest(
+            producer_group="p", transaction="n", end=transaction_pb.TRANSACTION_END_COMMIT
+        ),
+        transaction_pb.EndTransactionRequest(
+            producer_group="p", transaction="m", end=transaction_pb.TRANSACTION_END_ROLLBACK
+        ),
+    ],
+    "ProducerService/ListTransactions": [
+        transaction_pb.ListTransactionsRequest(
+            producer_group="p", topic="t", ended=True, after=1, page_size=9
+        )
+    ],
+    "ProducerService/Checks": [
+        transaction_pb.ChecksRequest(subscribe=transaction_pb.ChecksSubscribe(producer_group="p")),
+        transaction_pb.ChecksRequest(
+            answer=transaction_pb.CheckAnswer(transaction="n", end=transaction_pb.TRANSACTION_END_COMMIT)
         ),
     ],
     "ProducerService/ScheduleStream": [producer_pb.ScheduleStreamRequest(request=1, batch=BATCH)],

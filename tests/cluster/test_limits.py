@@ -18,10 +18,15 @@ from tests.cluster.limit_play import Play
 from tests.cluster.limit_rows import CALLS, ROWS, Row
 from tests.cluster.limit_rows_peers import peers_that_meet
 from tests.cluster.limit_rows_recurring import the_largest_schedules_and_pages
+from tests.cluster.limit_rows_transactions import the_largest_transactions_and_pages
 from tests.cluster.over_limits import OVER, Over
 from tests.cluster.wire import refusal
 
-__all__ = ["peers_that_meet", "the_largest_schedules_and_pages"]  # rows that are added by their imports
+__all__ = [  # rows that are added by their imports
+    "peers_that_meet",
+    "the_largest_schedules_and_pages",
+    "the_largest_transactions_and_pages",
+]
 
 REAL = 2
 """Of a real cluster, whose processes share the machine: a node's busiest turn is one of thousands, no best of

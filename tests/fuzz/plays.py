@@ -350,6 +350,22 @@ class RawPlay(Play):
                 now_ms=now_ms,
             ),
             log_pb.FireCommand(plans=[_plan(pick, now_ms) for _ in range(n)], now_ms=now_ms),
+            _prepare(pick, topic, now_ms),
+            log_pb.EndCommand(
+                number=pick((1, 2, 3, 2**64 - 1)),
+                end=pick((0, 1, 2, 99)),
+                place_hour=pick((now_ms // 3_600_000, 0, 2**32 - 1)),
+                place_index=pick((0, 1, 2**32 - 1)),
+                record=pick((*COPIES, FORGED, b"\xff")),
+                ended_max=pick((0, 1, 2**64 - 1)),
+                now_ms=now_ms,
+            ),
+            log_pb.CheckCommand(
+                offset=column["offset"],
+                checks=[_check(pick, now_ms) for _ in range(n)],
+                ended_max=pick((0, 1, 2**64 - 1)),
+                now_ms=now_ms,
+            ),
         )
         assert {type(command) for command in candidates} == set(PAYLOADS.values())
         chosen = pick(candidates)
@@ -365,6 +381,34 @@ def picking(data: st.DataObject) -> Pick:
         return data.draw(st.sampled_from(values))  # type: ignore[no-any-return]
 
     return pick
+
+
+def _prepare(pick: Pick, topic: str, now_ms: int) -> log_pb.PrepareCommand:
+    command = log_pb.PrepareCommand(
+        producer_group=pick(("p", "p", "")),
+        transaction=pick(("a", "b", "")),
+        topic=pick((topic, "~transactions")),
+        record=pick((*COPIES, FORGED, b"\xff")),
+        tag_mask=pick((0, 2**64 - 1)),
+        lane=pick((0, 2**32 - 1)),
+        check_ms=pick((now_ms, -1, 2**63 - 1)),
+        open_max=pick((0, 1, 2**64 - 1)),
+        second_messages_max=pick((0, 1, 2**64 - 1)),
+        now_ms=now_ms,
+    )
+    setattr(command, pick(("due_ms", "delay_ms")), pick((0, now_ms, -1, 2**63 - 1)))
+    return command
+
+
+def _check(pick: Pick, now_ms: int) -> log_pb.PlannedCheck:
+    """Of one of the first transactions."""
+    return log_pb.PlannedCheck(
+        number=pick((1, 2, 3)),
+        place_hour=pick((now_ms // 3_600_000, 0, 2**32 - 1)),
+        place_index=pick((0, 1, 2**32 - 1)),
+        record=pick((*COPIES, FORGED, b"\xff")),
+        due_ms=pick((0, now_ms, now_ms + 1_000, -1, 2**63 - 1)),
+    )
 
 
 def _plan(pick: Pick, now_ms: int) -> log_pb.SchedulePlan:

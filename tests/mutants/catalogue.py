@@ -32,6 +32,7 @@ from tests.mutants import (
     strangers,
     streams,
     thinning,
+    transactions,
     turns,
     write_ahead_log,
 )
@@ -62,6 +63,7 @@ MUTANTS = [
     *producers.MUTANTS,
     *recurring.MUTANTS,
     *recurring_clients.MUTANTS,
+    *transactions.MUTANTS,
     *turns.MUTANTS,
     *background.MUTANTS,
     *cancels.MUTANTS,

@@ -202,6 +202,13 @@ def test_a_check_that_was_planned_before_a_commit_does_nothing(fresh: Machine) -
     assert (ready(fresh), ready(fresh, "dlq.transactions.t"), due_checks(fresh)) == (1, 0, [])
 
 
+def test_a_check_that_was_planned_before_another_does_nothing(fresh: Machine) -> None:
+    apply(raised(fresh), prepare(), release(CHECK_MS))
+    planned = check(fresh, CHECK_MS + 5_000)
+    assert apply(fresh, planned, planned)[1] == Checked((None,))
+    assert (state(fresh).checks, fresh.wheel.pending) == (1, 1)
+
+
 def test_what_is_committed_is_what_was_prepared(fresh: Machine) -> None:
     apply(raised(fresh), prepare())
     (refused,) = apply(fresh, end(fresh, COMMIT, record=record(b"other")))
