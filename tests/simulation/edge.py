@@ -19,6 +19,7 @@ from tarry.node.services.recurring import RecurringService
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.tarry_producer_pb2 import CancelRequest, GetRequest, RescheduleRequest, UpdateRequest
 from tarry.proto.tarry_query_pb2 import CancelMatchingRequest, ListMessagesRequest
+from tarry.proto.tarry_transaction_pb2 import ChecksRequest, EndTransactionRequest, PrepareRequest
 from tests.simulation.processor import BYTE_US, CALL_US, Processor
 
 Handler = Callable[[bytes, Any], Awaitable[Answer]]
@@ -107,6 +108,27 @@ class Edge:
     async def recurring(self, name: str, raw: bytes) -> Answer:
         """As a call of RecurringService. Raises StreamEnded where another node leads."""
         return await self._answer(name, raw, self._recurring[name])
+
+    async def prepare(self, raw: bytes) -> Answer:
+        """As Prepare. Raises StreamEnded where another node leads."""
+        return await self._answer(
+            "Prepare", raw, parsed(PrepareRequest, self._producer._transactions.prepare)
+        )
+
+    async def end_transaction(self, raw: bytes) -> Answer:
+        """As EndTransaction. Raises StreamEnded where another node leads."""
+        handler = parsed(EndTransactionRequest, self._producer._transactions.end)
+        return await self._answer("EndTransaction", raw, handler)
+
+    def checks(self, requests: asyncio.Queue[ChecksRequest | None]) -> AsyncIterator[bytes]:
+        """As Checks; None ends the requests. Raises StreamEnded."""
+
+        async def raw() -> AsyncIterator[bytes]:
+            while (request := await requests.get()) is not None:
+                yield request.SerializeToString()
+
+        context: Any = Context()
+        return self._producer._transactions.checks(raw(), context)
 
     async def receive(self, raw: bytes) -> Answer:
         """As Receive. Raises StreamEnded where another node leads."""

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tarry.node.assembly import Core
-from tarry.node.config import Delivery, Dispatch, LedgerSettings, MetricsSettings, NodeConfig, Upgrade
+from tarry.node.config import (
+    CheckTimes,
+    Delivery,
+    Dispatch,
+    LedgerSettings,
+    MetricsSettings,
+    NodeConfig,
+    TransactionSettings,
+    Upgrade,
+)
 from tarry.node.delivery.batch import DeliveryBatch
 from tarry.node.process import DAMAGED
 from tarry.node.recovery.thinning import Thinning
@@ -71,6 +80,12 @@ DISPATCH = Dispatch(
 
 
 LEDGER = LedgerSettings(disk_free_bytes_min=1)
+TRANSACTIONS = TransactionSettings(
+    check_after_ms=1_500,
+    check_pauses_ms=(700, 1_500),
+    checks_max=100,
+    groups={"gone": CheckTimes(check_after_ms=500, check_pauses_ms=(500,), checks_max=3)},
+)
 METRICS = MetricsSettings(listen="127.0.0.1:1")
 """They are counted; nobody listens."""
 
@@ -171,6 +186,7 @@ class WholeNode(SimNode):
             dispatch=DISPATCH.model_copy(
                 update={"retention_ms": world.retention_ms, "idempotency_window_ms": world.retention_ms}
             ),
+            transactions=TRANSACTIONS,
             ledger=LEDGER,
             metrics=METRICS,
             upgrade=Upgrade(finish=world.finish),
