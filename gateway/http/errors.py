@@ -23,6 +23,7 @@ from tarry.client.errors import (
     Refused,
     TarryError,
     TooLarge,
+    TransactionEnded,
     Unavailable,
 )
 from tarry.proto.reasons import Reason
@@ -80,6 +81,7 @@ _STATUS_OF_CLASS: Final[Mapping[type[TarryError], int]] = {
     NotPermitted: 403,
     NotFound: 404,
     IdempotencyConflict: 409,
+    TransactionEnded: 409,
     TooLarge: 413,
     NoRoom: 409,
     Damaged: 502,

@@ -267,7 +267,7 @@ def _transactions() -> Iterator[Over]:
     asked: dict[str, Any] = {"producer_group": "over", "transaction": "t"}
     path, says = "ProducerService/Prepare", f"more than {transactions.NAME_CHARS_MAX}"
     long = {**asked, "transaction": "n" * (transactions.NAME_CHARS_MAX + 1)}
-    times = {"topic": "over", "delay_ms": 0}
+    times: dict[str, Any] = {"topic": "over", "delay_ms": 0}
     yield _over(path, "a name", transaction_pb.PrepareRequest(**long, **times), invalid, says)
     later = transaction_pb.PrepareRequest(
         **asked, **times, check_after_ms=transactions.CHECK_AFTER_MS_MAX + 1
