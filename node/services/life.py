@@ -14,6 +14,7 @@ from tarry.proto import tarry_query_pb2 as pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.lanes import queue_of
+from tarry.replication.state_machine.queues import CHECKS
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import UnknownMessage
@@ -89,4 +90,6 @@ class LifeCalls:
             return None
         units = self._machine.wheel.units(*columns_of(place))
         queue = self._machine.queues[int(queue_of(units["topic"])[0])]
+        if queue.topic == CHECKS:  # a half message is nobody's yet
+            return None
         return queue if self._authorizer.sees(context)(queue.topic) else None

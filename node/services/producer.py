@@ -301,6 +301,8 @@ class ProducerService:
         topic, due_ms = await self._units(hour[rows[first]], index[rows[first]])
         found = np.full(len(named), pb.CANCEL_OUTCOME_ALREADY_DONE, dtype=np.uint32)
         for number in np.unique(topic[due_ms >= 0]).tolist():
+            if self._machine.queues[number].topic == CHECKS:  # it was a half message
+                continue
             (mine,) = np.nonzero((topic == number) & (due_ms >= 0))
             at = rows[first[mine]]
             answer = await delivery.cancels.cancel(
@@ -370,14 +372,16 @@ class ProducerService:
     def _may_know(
         self, context: CallContext, hour: NDArray[np.uint32], index: NDArray[np.uint32]
     ) -> NDArray[np.bool_]:
-        """Return which messages, ids of shape (n,) by hour, are of topics that the caller may produce to.
+        """Return which messages, places of shape (n,) by hour, are of topics that the caller may produce to.
 
-        Without tokens, all. Callers are not told of the others that they are there.
+        Without tokens, all but half messages, which are nobody's yet. Callers are not told of the others that
+        they are there.
         """
+        halves: NDArray[np.bool_] = self._machine.transactions.rest_at(hour, index)
         if not self._authorizer.on:
-            return np.ones(len(hour), dtype=np.bool_)
+            return ~halves
         wheel, queues = self._machine.wheel, self._machine.queues
-        there = wheel.known(hour, index)
+        there = wheel.known(hour, index) & ~halves
         there[there] = wheel.readable(hour[there], index[there])
         units = wheel.units(hour[there], index[there])
         topics, which = np.unique(queue_of(units["topic"]), return_inverse=True)

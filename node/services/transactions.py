@@ -6,7 +6,9 @@ What they do is in the log; checks that have come due are the leader's (`node/tr
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -116,12 +118,14 @@ class TransactionCalls:
         if isinstance(checked, Refusal):
             return checked
         columns = checked.request
+        # Checked as it was given; kept in the one order of its properties in which a repeated one is, too.
+        record = request.record.SerializeToString(deterministic=True)
         after_ms = request.check_after_ms or self._settings.of(request.producer_group).check_after_ms
         command = log_pb.PrepareCommand(
             producer_group=request.producer_group,
             transaction=request.transaction,
             topic=request.topic,
-            record=columns.records[0],
+            record=record,
             tag_mask=int(np.frombuffer(columns.tag_mask, "<u8")[0]) if columns.tag_mask else 0,
             lane=int(np.frombuffer(checked.lane, "<u4")[0]) if checked.lane else 0,
             check_ms=now_ms + after_ms,
@@ -199,12 +203,10 @@ class TransactionCalls:
         if refusal := self._authorizer.refusal(context, Right.PRODUCE, topics):
             return refusal
         page = pb.ListTransactionsResponse(open=len(self._machine.transactions))
-        looked = 0
-        for row in self._machine.transactions.rows(ended=request.ended):
-            at = row.end if request.ended else row.number
-            if at <= request.after:
-                continue
-            looked += 1
+        key = attrgetter("end" if request.ended else "number")
+        rows = self._machine.transactions.rows(ended=request.ended)
+        for looked, row in enumerate(rows[bisect_right(rows, request.after, key=key) :], 1):
+            at = key(row)
             if len(page.transactions) >= (request.page_size or PAGE) or looked > ROWS_MAX:
                 return page.SerializeToString()
             page.next_after = at
@@ -253,9 +255,8 @@ class TransactionCalls:
             return self._leadership.not_leader()
         if not self._machine.may_propose(levels.TRANSACTIONS):
             return levels.too_low(levels.TRANSACTIONS, self._machine.level)
-        if len(streams) >= self._limits.check_streams_max:
-            text = f"this node has {len(streams)} streams of checks, its maximum"
-            return Refusal(Reason.TOO_MANY_STREAMS, text, retry_ms=5_000)
+        if refusal := self._streams_full():
+            return refusal
         first = await anext(aiter(requests), None)
         await self._streams.enter(1 / STREAMS)
         request = _parsed(first) if first is not None else None
@@ -265,7 +266,7 @@ class TransactionCalls:
             return Refusal(Reason.SUBSCRIBE_FIRST, "the first request of a stream is its subscribe")
         subscribe = request.subscribe
         refusal = self._group_fault(subscribe.producer_group)
-        refusal = refusal or self._authorizer.refusal(context, Right.PRODUCE)
+        refusal = refusal or self._authorizer.refusal(context, Right.PRODUCE) or self._streams_full()
         if refusal is not None:
             return refusal
         if self._leadership.delivery is not delivery:
@@ -275,6 +276,13 @@ class TransactionCalls:
         told_of = pb.ChecksSubscribed(node=self._node, term=delivery.term)
         stream.send(pb.ChecksResponse(subscribed=told_of).SerializeToString())
         return stream
+
+    def _streams_full(self) -> Refusal | None:
+        count = len(self._leadership.check_streams)
+        if count < self._limits.check_streams_max:
+            return None
+        text = f"this node has {count} streams of checks, its maximum"
+        return Refusal(Reason.TOO_MANY_STREAMS, text, retry_ms=5_000)
 
     async def _read(self, requests: AsyncIterator[bytes], stream: CheckStream, context: CallContext) -> None:
         """Take answers, one after another, until the producer leaves; a bad one ends the stream."""

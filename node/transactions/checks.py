@@ -106,7 +106,7 @@ class Checks:
         while True:
             self._woken.clear()
             now_ms = self._time.now_ms()
-            due = self._due(now_ms)
+            due = await self._due(now_ms)
             if len(due.offsets):
                 await self._hand_over(due)
                 await asyncio.sleep(0)
@@ -121,13 +121,30 @@ class Checks:
     def _queue(self) -> ReadyQueue | None:
         return self._machine.queues.find(CHECKS, CHECKED)
 
-    def _due(self, now_ms: int) -> Due:
-        """Return what of the queue's next offsets is due, and of transactions that have moved on."""
-        queue = self._queue()
+    async def _due(self, now_ms: int) -> Due:
+        """Return what of the queue's next offsets is due, and of transactions that have moved on.
+
+        Where all of the first have to stay, as damaged ones do, it looks further on.
+        """
+        queue, none, wait_ms = self._queue(), np.empty(0, np.uint64), None
         if queue is None:
-            return Due(np.empty(0, np.uint64), [], None)
+            return Due(none, [], None)
         done = self._machine.queues.acknowledged[CHECKED, queue.queue]
         offsets = done.missing(done.floor, min(done.floor + OFFSETS_MAX, queue.units))
+        further: NDArray[np.uint64] | None = None
+        start = 0
+        while True:
+            due = self._of(queue, offsets, now_ms)
+            waits = [ms for ms in (wait_ms, due.wait_ms) if ms is not None]
+            wait_ms = min(waits, default=None)
+            if further is None and not len(due.offsets):
+                further = done.missing(done.floor + OFFSETS_MAX, queue.units)
+            if len(due.offsets) or further is None or start >= len(further):
+                return due._replace(wait_ms=wait_ms)
+            await asyncio.sleep(0)
+            offsets, start = further[start : start + OFFSETS_MAX], start + OFFSETS_MAX
+
+    def _of(self, queue: ReadyQueue, offsets: NDArray[np.uint64], now_ms: int) -> Due:
         units = queue.at(offsets) if len(offsets) else queue.read(0, 0)
         chosen: list[int] = []
         rows: list[Row] = []
@@ -172,6 +189,11 @@ class Checks:
             ended_max=self._ended_max,
             now_ms=now_ms,
         )
+        self._damaged = {
+            number: read_ms
+            for number, read_ms in self._damaged.items()
+            if self._machine.transactions.numbered(number) is not None
+        }
         if not command.offset:
             return
         done = await self._propose(command)

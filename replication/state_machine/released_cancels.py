@@ -20,7 +20,7 @@ from tarry.proto.ledger.schema import Kind
 from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.events import Event, Events
 from tarry.replication.state_machine.outcomes import Cancelled
-from tarry.replication.state_machine.queues import Queues
+from tarry.replication.state_machine.queues import CHECKS, Queues
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import first_rows
 from tarry.wheel.wheel import Wheel
@@ -36,7 +36,7 @@ def cancel(
     due_ms = np.frombuffer(command.due_ms, dtype="<i8")
     if not len(offset) == len(hour) == len(global_index) == len(due_ms):
         return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
-    if command.queue >= len(queues) or queues[command.queue].deleted:
+    if command.queue >= len(queues) or queues[command.queue].deleted or queues[command.queue].topic == CHECKS:
         return Refusal(Reason.QUEUE_UNKNOWN, f"there is no queue {command.queue}, or its topic was deleted")
     outcomes = _outcomes(queues, command.queue, offset)
     fresh = np.flatnonzero(outcomes == producer_pb.CANCEL_OUTCOME_CANCELLED)

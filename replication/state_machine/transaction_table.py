@@ -13,9 +13,12 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final
 
+import numpy as np
+
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_transaction_pb2 as pb
 from tarry.replication.state_machine.queues import Queues
+from tarry.wheel.state import Flags, Numbers
 
 OPEN: Final = pb.TRANSACTION_STATE_OPEN
 FORGOTTEN_MAX: Final = 64
@@ -83,6 +86,13 @@ class Transactions:
     def at(self, hour: int, global_index: int) -> Row | None:
         """Return the open transaction whose half message rests at a place."""
         return self._places.get(place_of(hour, global_index))
+
+    def rest_at(self, hour: Numbers, global_index: Numbers) -> Flags:
+        """Flag the places, shape (n,), at which the half messages of open transactions rest."""
+        if not self._places:
+            return np.zeros(len(hour), np.bool_)
+        places = hour.astype(np.uint64) << np.uint64(32) | global_index
+        return np.fromiter(map(self._places.__contains__, places.tolist()), np.bool_, len(places))
 
     def rows(self, *, ended: bool) -> list[Row]:
         """Return the open ones by number, or those that have ended in the order of their ends."""

@@ -13,12 +13,14 @@ from tarry.node.config import CheckTimes, Limits, TransactionSettings
 from tarry.node.edge.auth import Authorizer
 from tarry.node.services import transactions
 from tarry.node.services.producer import ProducerService
+from tarry.node.transactions import checks
 from tarry.proto import tarry_transaction_pb2 as pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
-from tarry.proto.tarry_producer_pb2 import GetRequest
+from tarry.proto.tarry_producer_pb2 import CancelOutcome, CancelRequest, CancelResponse, GetRequest
 from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.queues import CHECKED, CHECKS
 from tarry.replication.state_machine.refusal import Refusal
 from tests.node.lone_leader import Leader, leader, until
 from tests.simulation.edge import Context, StreamEnded
@@ -288,3 +290,89 @@ def test_a_stream_of_checks_begins_with_its_subscribe_and_has_one(tmp_path: Path
             await twice.next()
 
     play(tmp_path, act)
+
+
+def held(caller: Caller, number: int) -> None:
+    """Leave a check that comes due in the queue, as one whose record is damaged."""
+    asked = caller.lead.node.leadership._checks
+    assert asked is not None
+    asked._damaged[number] = 1 << 62
+
+
+def let_go(caller: Caller) -> None:
+    asked = caller.lead.node.leadership._checks
+    assert asked is not None
+    asked._damaged.clear()
+    asked._woken.set()
+
+
+def came_due(caller: Caller) -> int:
+    queue = caller.lead.machine.queues.find(CHECKS, CHECKED)
+    return 0 if queue is None else queue.units
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_a_cancel_of_a_half_message_by_its_place_finds_nothing(tmp_path: Path, released: bool) -> None:
+    async def act(caller: Caller) -> None:
+        producer = await Producer(caller).joined()
+        held(caller, 1)
+        await caller.prepare(check_after_ms=1 if released else 60_000)
+        await until(lambda: came_due(caller) == released)
+        (row,) = caller.lead.machine.transactions.rows(ended=False)
+        place = str(MessageId(0, row.place >> 32, row.place & 0xFFFFFFFF))
+        request = CancelRequest(ids=[place], every_outcome=True)
+        answer = CancelResponse.FromString(await caller.service._cancel(request, caller.context))
+        assert list(answer.outcomes) == [CancelOutcome.CANCEL_OUTCOME_NOT_FOUND]
+        let_go(caller)
+        if released:
+            assert (await producer.check()).transaction.transaction == "o-1"
+        assert (await caller.end(COMMIT)).transaction.state == COMMITTED
+        await producer.leave()
+
+    play(tmp_path, act, transactions=SOON)
+
+
+def test_a_check_that_cannot_be_handed_over_holds_up_no_other(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(checks, "OFFSETS_MAX", 2)
+
+    async def act(caller: Caller) -> None:
+        producer = await Producer(caller).joined()
+        for number in range(1, 6):
+            if number != 4:
+                held(caller, number)
+            await caller.prepare(f"o-{number}", check_after_ms=1)
+        assert (await producer.check()).transaction.transaction == "o-4"
+        let_go(caller)
+        asked = {(await producer.check()).transaction.transaction for _ in range(8)}
+        assert asked == {"o-1", "o-2", "o-3", "o-4", "o-5"}
+        await producer.leave()
+
+    play(tmp_path, act, transactions=TransactionSettings(check_pauses_ms=(100,)))
+
+
+def test_a_prepare_that_is_repeated_with_its_properties_in_another_order_is_the_same(tmp_path: Path) -> None:
+    names = [f"p-{number}" for number in range(40)]
+
+    async def act(caller: Caller) -> None:
+        await caller.prepare(record=Record(properties=dict.fromkeys(names, "v")))
+        again = await caller.prepare(record=Record(properties=dict.fromkeys(reversed(names), "v")))
+        assert not isinstance(again, Refusal), again
+        assert again.repeated
+
+    play(tmp_path, act)
+
+
+def test_streams_that_subscribe_at_once_are_no_more_than_the_limit(tmp_path: Path) -> None:
+    async def act(caller: Caller) -> None:
+        producers = [Producer(caller) for _ in range(2)]
+        subscribes = [producer._requests.get_nowait() for producer in producers]
+        asked = [asyncio.ensure_future(producer.next()) for producer in producers]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        for producer, subscribe in zip(producers, subscribes, strict=True):
+            producer._requests.put_nowait(subscribe)
+        told = await asyncio.gather(*asked, return_exceptions=True)
+        assert sum(isinstance(each, StreamEnded) for each in told) == 1, told
+        assert len(caller.lead.node.leadership.check_streams) == 1
+
+    play(tmp_path, act, limits=Limits(check_streams_max=1))
