@@ -375,7 +375,8 @@ class Producer(OneWayErrors):
 
         Its message is durable before the block begins, and given to nobody before the commit. Where the
         process dies in the block, the cluster asks a producer of the same group how it ended. The producer
-        needs a ``group``; arguments are as of ``Transactions.prepare``, and so is what entering raises.
+        needs a ``group``; arguments are as of ``Transactions.prepare``, and so is what entering raises. It
+        raises TransactionEnded, too, and the block does not run, where the transaction has ended before.
         """
         if not self.group:
             raise InvalidTransaction(

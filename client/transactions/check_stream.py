@@ -13,7 +13,7 @@ from grpc import aio
 
 from tarry.client.cluster.calls import pause_s
 from tarry.client.cluster.nodes import Nodes
-from tarry.client.errors import Refused, TarryError, Unavailable, error_of_call
+from tarry.client.errors import Refused, TarryError, Unavailable, UpgradeRefused, error_of_call
 from tarry.client.transactions.half import Half, TransactionEnd
 from tarry.proto import tarry_transaction_pb2 as pb
 from tarry.proto.reasons import Reason
@@ -76,7 +76,9 @@ class CheckStream:
             except TimeoutError:
                 self._nodes.avoidance.failed(self._address)
                 error = Unavailable("DEADLINE_EXCEEDED", f"{self._address} does not answer")
-            if isinstance(error, Refused):
+            if isinstance(error, Refused) and not isinstance(
+                error, UpgradeRefused
+            ):  # the level may be raised
                 self.error = error
                 log.error("checks of transactions are refused: %s", error)
                 return

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
-from tarry.client.transactions.half import TransactionInfo
+from tarry.client.errors import TransactionEnded
+from tarry.client.transactions.half import TransactionInfo, TransactionState
 from tarry.client.transactions.transactions import Transactions
+from tarry.proto.reasons import Reason
 
 
 class Transaction:
@@ -54,6 +56,8 @@ class Transaction:
 
     async def __aenter__(self) -> Transaction:
         self.info = await self._prepare()
+        if self.info.state is not TransactionState.OPEN:  # or the block would do what can end no more
+            raise ended_before(self.info)
         return self
 
     async def __aexit__(
@@ -68,3 +72,10 @@ class Transaction:
             await self.commit()
         elif isinstance(error, Exception):
             await self.rollback()
+
+
+def ended_before(info: TransactionInfo) -> TransactionEnded:
+    """Return the error of a block whose transaction ended before it: by a check, or in an earlier run."""
+    state = info.state.upper()
+    text = f"transaction {info.name!r} ended before its block began, which was not run: it is {state}"
+    return TransactionEnded(Reason.TRANSACTION_ENDED, text, facts={"state": state})

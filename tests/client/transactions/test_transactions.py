@@ -67,6 +67,43 @@ def test_the_end_of_a_block_commits_and_an_exception_rolls_back(tmp_path: Path) 
     play(tmp_path, act)
 
 
+def test_the_block_of_a_transaction_that_has_ended_before_is_not_run(tmp_path: Path) -> None:
+    async def act(client: aio.Client, lead: Leader, _: str) -> None:
+        async with client.producer(group="shop") as producer:
+            for name, end in (("a", client.transactions().commit), ("b", client.transactions().rollback)):
+                await client.transactions().prepare("shop", "orders", b"1", name=name, delay_ms=0)
+                done = await end("shop", name)
+                with pytest.raises(TransactionEnded) as refused:
+                    async with producer.transaction("orders", b"1", name=name, delay_ms=0):
+                        raise AssertionError("the block has run")
+                assert refused.value.state == done.state.upper()
+
+    play(tmp_path, act)
+
+
+def test_checks_are_subscribed_again_until_the_level_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(client: aio.Client, lead: Leader, _: str) -> None:
+        async def check(half: Half) -> TransactionEnd:
+            return TransactionEnd.COMMIT
+
+        may = lead.machine.may_propose
+        refused: list[int] = []
+
+        def below(level: int) -> bool:
+            refused.append(level)
+            return False
+
+        monkeypatch.setattr(lead.machine, "may_propose", below)
+        async with client.producer(group="shop", check=check):
+            await until(lambda: bool(refused))
+            monkeypatch.setattr(lead.machine, "may_propose", may)
+            await until(lambda: len(lead.node.leadership.check_streams) == 1)
+
+    play(tmp_path, act)
+
+
 def test_a_block_that_is_cancelled_leaves_its_transaction_to_the_check(tmp_path: Path) -> None:
     async def act(client: aio.Client, lead: Leader, _: str) -> None:
         asked: list[Half] = []
