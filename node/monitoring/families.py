@@ -47,6 +47,7 @@ def families(core: Core, readings: Readings, schedule_streams: int) -> Iterator[
     yield from _traffic(core)
     yield from _wheel(core)
     yield from _recurring(core)
+    yield from _transactions(core)
     yield from _readings(readings)
     status = core.driver.status()
     yield from _raft(core, status)
@@ -64,6 +65,23 @@ def _recurring(core: Core) -> Iterator[Metric]:
         yield _family(f"tarry_recurring_{outcome}", "counter", text, [({}, getattr(counts, outcome))])
     text = "Looks at schedules that recur in a time zone which this node does not know."
     yield _family("tarry_recurring_unplannable", "counter", text, [({}, counts.unplannable)])
+
+
+def _transactions(core: Core) -> Iterator[Metric]:
+    transactions, counts = core.machine.transactions, core.leadership.check_counts
+    yield _gauge("tarry_transactions", "Open transactions: half messages.", len(transactions))
+    text = "Transactions that have ended and are remembered."
+    yield _gauge("tarry_transactions_remembered", text, transactions.ended)
+    text = "Producers that answer checks at this node."
+    yield _gauge("tarry_check_streams", text, len(core.leadership.check_streams))
+    for outcome, text in (
+        ("asked", "Checks that this node has sent to a producer."),
+        ("unheard", "Checks for which no producer of the group was connected here, or had room."),
+        ("unresolved", "Transactions that this node has rolled back after their last check."),
+    ):
+        yield _family(
+            f"tarry_transaction_checks_{outcome}", "counter", text, [({}, getattr(counts, outcome))]
+        )
 
 
 def _about(core: Core) -> Iterator[Metric]:
