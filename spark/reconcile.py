@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from tarry.proto.ledger.schema import REPLICATED, GroupMove, Kind
 from tarry.spark import ledger
-from tarry.spark.checks import duplicates, fires, messages, order, replicas, segments, timeline
+from tarry.spark.checks import duplicates, fires, messages, order, replicas, segments, timeline, transactions
 from tarry.spark.checks.messages import CHECKS, MISSING, VIOLATION, Span
 from tarry.spark.checks.segments import Fault
 from tarry.spark.errors import LedgerEmpty
@@ -86,6 +86,7 @@ class Reconciliation:
             found.append(order.out_of_order(self.rows, self.begins))
         if self.fires:
             found.append(fires.wrong_fires(self.rows, self.span, self.options.from_ms))
+        found.append(transactions.wrong_transactions(self.rows))
         self._write_violations(found)
         self._write_missing()
         self.say("summary")
