@@ -90,6 +90,6 @@ class LifeCalls:
             return None
         units = self._machine.wheel.units(*columns_of(place))
         queue = self._machine.queues[int(queue_of(units["topic"])[0])]
-        if queue.topic == CHECKS:  # a half message is nobody's yet
+        if queue.topic == CHECKS:  # of half messages nothing is told
             return None
         return queue if self._authorizer.sees(context)(queue.topic) else None

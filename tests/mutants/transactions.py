@@ -51,10 +51,10 @@ MUTANTS = (
         (f"{MACHINE}::test_open_transactions_have_a_limit_and_count_as_pending_of_their_topic",),
     ),
     Mutant(
-        "a_half_message_is_shown_by_its_place",
-        "who guesses an id reads what is not committed",
-        "        if queue.topic == CHECKS:  # a half message is nobody's yet\n",
-        "        if False:\n",
-        (f"{SERVICE}::test_a_half_message_is_not_to_be_had_by_its_place",),
+        "a_half_message_is_there_for_who_guesses_its_place",
+        "a cancel of a check that has come due leaves its transaction open for ever",
+        "            return ~halves\n",
+        "            return np.ones(len(hour), np.bool_)\n",
+        (f"{SERVICE}::test_a_cancel_of_a_half_message_by_its_place_finds_nothing",),
     ),
 )
