@@ -733,7 +733,7 @@ class FireCheckpoint(_message.Message):
     def __init__(self, outcome: _Optional[_Union[_tarry_recurring_pb2.FireOutcome, str]] = ..., fire_ms: _Optional[int] = ..., hour: _Optional[int] = ..., global_index: _Optional[int] = ..., due_ms: _Optional[int] = ..., decided_ms: _Optional[int] = ..., fires: _Optional[int] = ...) -> None: ...
 
 class PrepareCommand(_message.Message):
-    __slots__ = ("producer_group", "transaction", "topic", "record", "tag_mask", "lane", "due_ms", "delay_ms", "check_ms", "open_max", "second_messages_max", "now_ms")
+    __slots__ = ("producer_group", "transaction", "topic", "record", "tag_mask", "lane", "due_ms", "delay_ms", "check_ms", "open_max", "second_messages_max", "now_ms", "born_ms")
     PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -746,6 +746,7 @@ class PrepareCommand(_message.Message):
     OPEN_MAX_FIELD_NUMBER: _ClassVar[int]
     SECOND_MESSAGES_MAX_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    BORN_MS_FIELD_NUMBER: _ClassVar[int]
     producer_group: str
     transaction: str
     topic: str
@@ -758,7 +759,8 @@ class PrepareCommand(_message.Message):
     open_max: int
     second_messages_max: int
     now_ms: int
-    def __init__(self, producer_group: _Optional[str] = ..., transaction: _Optional[str] = ..., topic: _Optional[str] = ..., record: _Optional[bytes] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., due_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., check_ms: _Optional[int] = ..., open_max: _Optional[int] = ..., second_messages_max: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
+    born_ms: int
+    def __init__(self, producer_group: _Optional[str] = ..., transaction: _Optional[str] = ..., topic: _Optional[str] = ..., record: _Optional[bytes] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., due_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., check_ms: _Optional[int] = ..., open_max: _Optional[int] = ..., second_messages_max: _Optional[int] = ..., now_ms: _Optional[int] = ..., born_ms: _Optional[int] = ...) -> None: ...
 
 class EndCommand(_message.Message):
     __slots__ = ("number", "end", "place_hour", "place_index", "record", "ended_max", "now_ms")
@@ -779,16 +781,20 @@ class EndCommand(_message.Message):
     def __init__(self, number: _Optional[int] = ..., end: _Optional[_Union[_tarry_transaction_pb2.TransactionEnd, str]] = ..., place_hour: _Optional[int] = ..., place_index: _Optional[int] = ..., record: _Optional[bytes] = ..., ended_max: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class CheckCommand(_message.Message):
-    __slots__ = ("offset", "checks", "ended_max", "now_ms")
+    __slots__ = ("offset", "checks", "ended_max", "now_ms", "hour", "global_index")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     CHECKS_FIELD_NUMBER: _ClassVar[int]
     ENDED_MAX_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    HOUR_FIELD_NUMBER: _ClassVar[int]
+    GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
     offset: bytes
     checks: _containers.RepeatedCompositeFieldContainer[PlannedCheck]
     ended_max: int
     now_ms: int
-    def __init__(self, offset: _Optional[bytes] = ..., checks: _Optional[_Iterable[_Union[PlannedCheck, _Mapping]]] = ..., ended_max: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
+    hour: bytes
+    global_index: bytes
+    def __init__(self, offset: _Optional[bytes] = ..., checks: _Optional[_Iterable[_Union[PlannedCheck, _Mapping]]] = ..., ended_max: _Optional[int] = ..., now_ms: _Optional[int] = ..., hour: _Optional[bytes] = ..., global_index: _Optional[bytes] = ...) -> None: ...
 
 class PlannedCheck(_message.Message):
     __slots__ = ("number", "place_hour", "place_index", "record", "due_ms")
@@ -805,7 +811,7 @@ class PlannedCheck(_message.Message):
     def __init__(self, number: _Optional[int] = ..., place_hour: _Optional[int] = ..., place_index: _Optional[int] = ..., record: _Optional[bytes] = ..., due_ms: _Optional[int] = ...) -> None: ...
 
 class TransactionCheckpoint(_message.Message):
-    __slots__ = ("number", "producer_group", "transaction", "topic", "state", "prepared_ms", "due_ms", "delay_ms", "tag_mask", "lane", "record_bytes", "record_crc", "queue", "place_hour", "place_index", "checks", "next_ms", "ended_ms", "end")
+    __slots__ = ("number", "producer_group", "transaction", "topic", "state", "prepared_ms", "due_ms", "delay_ms", "tag_mask", "lane", "record_bytes", "record_crc", "queue", "place_hour", "place_index", "checks", "next_ms", "ended_ms", "end", "born_ms")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_FIELD_NUMBER: _ClassVar[int]
@@ -825,6 +831,7 @@ class TransactionCheckpoint(_message.Message):
     NEXT_MS_FIELD_NUMBER: _ClassVar[int]
     ENDED_MS_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    BORN_MS_FIELD_NUMBER: _ClassVar[int]
     number: int
     producer_group: str
     transaction: str
@@ -844,7 +851,8 @@ class TransactionCheckpoint(_message.Message):
     next_ms: int
     ended_ms: int
     end: int
-    def __init__(self, number: _Optional[int] = ..., producer_group: _Optional[str] = ..., transaction: _Optional[str] = ..., topic: _Optional[str] = ..., state: _Optional[_Union[_tarry_transaction_pb2.TransactionState, str]] = ..., prepared_ms: _Optional[int] = ..., due_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., record_bytes: _Optional[int] = ..., record_crc: _Optional[int] = ..., queue: _Optional[int] = ..., place_hour: _Optional[int] = ..., place_index: _Optional[int] = ..., checks: _Optional[int] = ..., next_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., end: _Optional[int] = ...) -> None: ...
+    born_ms: int
+    def __init__(self, number: _Optional[int] = ..., producer_group: _Optional[str] = ..., transaction: _Optional[str] = ..., topic: _Optional[str] = ..., state: _Optional[_Union[_tarry_transaction_pb2.TransactionState, str]] = ..., prepared_ms: _Optional[int] = ..., due_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., tag_mask: _Optional[int] = ..., lane: _Optional[int] = ..., record_bytes: _Optional[int] = ..., record_crc: _Optional[int] = ..., queue: _Optional[int] = ..., place_hour: _Optional[int] = ..., place_index: _Optional[int] = ..., checks: _Optional[int] = ..., next_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., end: _Optional[int] = ..., born_ms: _Optional[int] = ...) -> None: ...
 
 class ClusterCheckpoint(_message.Message):
     __slots__ = ("settings", "seeded")

@@ -25,43 +25,43 @@ _sym_db = _symbol_database.Default()
 from tarry.proto import tarry_message_pb2 as tarry_dot_proto_dot_tarry__message__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#tarry/proto/tarry_transaction.proto\x12\x08tarry.v1\x1a\x1ftarry/proto/tarry_message.proto\"\xca\x01\n\x0ePrepareRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x13\n\x0btransaction\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12 \n\x06record\x18\x04 \x01(\x0b\x32\x10.tarry.v1.Record\x12\x13\n\x06\x64ue_ms\x18\x05 \x01(\x12H\x00\x88\x01\x01\x12\x15\n\x08\x64\x65lay_ms\x18\x06 \x01(\x12H\x01\x88\x01\x01\x12\x16\n\x0e\x63heck_after_ms\x18\x07 \x01(\x04\x42\t\n\x07_due_msB\x0b\n\t_delay_ms\"O\n\x0fPrepareResponse\x12*\n\x0btransaction\x18\x01 \x01(\x0b\x32\x15.tarry.v1.Transaction\x12\x10\n\x08repeated\x18\x02 \x01(\x08\"k\n\x15\x45ndTransactionRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x13\n\x0btransaction\x18\x02 \x01(\t\x12%\n\x03\x65nd\x18\x03 \x01(\x0e\x32\x18.tarry.v1.TransactionEnd\"V\n\x16\x45ndTransactionResponse\x12*\n\x0btransaction\x18\x01 \x01(\x0b\x32\x15.tarry.v1.Transaction\x12\x10\n\x08repeated\x18\x02 \x01(\x08\"\xba\x02\n\x0bTransaction\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x13\n\x0btransaction\x18\x03 \x01(\t\x12\r\n\x05topic\x18\x04 \x01(\t\x12)\n\x05state\x18\x05 \x01(\x0e\x32\x1a.tarry.v1.TransactionState\x12\x13\n\x0bprepared_ms\x18\x06 \x01(\x12\x12\x13\n\x06\x64ue_ms\x18\x07 \x01(\x12H\x00\x88\x01\x01\x12\x15\n\x08\x64\x65lay_ms\x18\x08 \x01(\x12H\x01\x88\x01\x01\x12\x0e\n\x06\x63hecks\x18\t \x01(\r\x12\x15\n\rnext_check_ms\x18\n \x01(\x12\x12\x10\n\x08\x65nded_ms\x18\x0b \x01(\x12\x12\n\n\x02id\x18\x0c \x01(\t\x12\x16\n\x0emessage_due_ms\x18\r \x01(\x12\x42\t\n\x07_due_msB\x0b\n\t_delay_ms\"q\n\x17ListTransactionsRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\r\n\x05\x65nded\x18\x03 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x04 \x01(\x04\x12\x11\n\tpage_size\x18\x05 \x01(\r\"i\n\x18ListTransactionsResponse\x12+\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x15.tarry.v1.Transaction\x12\x12\n\nnext_after\x18\x02 \x01(\x04\x12\x0c\n\x04open\x18\x03 \x01(\x04\"s\n\rChecksRequest\x12.\n\tsubscribe\x18\x01 \x01(\x0b\x32\x19.tarry.v1.ChecksSubscribeH\x00\x12\'\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x15.tarry.v1.CheckAnswerH\x00\x42\t\n\x07request\";\n\x0f\x43hecksSubscribe\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x10\n\x08producer\x18\x02 \x01(\t\"I\n\x0b\x43heckAnswer\x12\x13\n\x0btransaction\x18\x01 \x01(\t\x12%\n\x03\x65nd\x18\x02 \x01(\x0e\x32\x18.tarry.v1.TransactionEnd\"\x9b\x01\n\x0e\x43hecksResponse\x12\x30\n\nsubscribed\x18\x01 \x01(\x0b\x32\x1a.tarry.v1.ChecksSubscribedH\x00\x12 \n\x05\x63heck\x18\x02 \x01(\x0b\x32\x0f.tarry.v1.CheckH\x00\x12)\n\x07refused\x18\x03 \x01(\x0b\x32\x16.tarry.v1.CheckRefusedH\x00\x42\n\n\x08response\".\n\x10\x43hecksSubscribed\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x04\"U\n\x05\x43heck\x12*\n\x0btransaction\x18\x01 \x01(\x0b\x32\x15.tarry.v1.Transaction\x12 \n\x06record\x18\x02 \x01(\x0b\x32\x10.tarry.v1.Record\"A\n\x0c\x43heckRefused\x12\x13\n\x0btransaction\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t*k\n\x0eTransactionEnd\x12\x1f\n\x1bTRANSACTION_END_UNSPECIFIED\x10\x00\x12\x1a\n\x16TRANSACTION_END_COMMIT\x10\x01\x12\x1c\n\x18TRANSACTION_END_ROLLBACK\x10\x02*\xb7\x01\n\x10TransactionState\x12!\n\x1dTRANSACTION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16TRANSACTION_STATE_OPEN\x10\x01\x12\x1f\n\x1bTRANSACTION_STATE_COMMITTED\x10\x02\x12!\n\x1dTRANSACTION_STATE_ROLLED_BACK\x10\x03\x12 \n\x1cTRANSACTION_STATE_UNRESOLVED\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#tarry/proto/tarry_transaction.proto\x12\x08tarry.v1\x1a\x1ftarry/proto/tarry_message.proto\"\xdb\x01\n\x0ePrepareRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x13\n\x0btransaction\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\x12 \n\x06record\x18\x04 \x01(\x0b\x32\x10.tarry.v1.Record\x12\x13\n\x06\x64ue_ms\x18\x05 \x01(\x12H\x00\x88\x01\x01\x12\x15\n\x08\x64\x65lay_ms\x18\x06 \x01(\x12H\x01\x88\x01\x01\x12\x16\n\x0e\x63heck_after_ms\x18\x07 \x01(\x04\x12\x0f\n\x07\x62orn_ms\x18\x08 \x01(\x12\x42\t\n\x07_due_msB\x0b\n\t_delay_ms\"O\n\x0fPrepareResponse\x12*\n\x0btransaction\x18\x01 \x01(\x0b\x32\x15.tarry.v1.Transaction\x12\x10\n\x08repeated\x18\x02 \x01(\x08\"k\n\x15\x45ndTransactionRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x13\n\x0btransaction\x18\x02 \x01(\t\x12%\n\x03\x65nd\x18\x03 \x01(\x0e\x32\x18.tarry.v1.TransactionEnd\"V\n\x16\x45ndTransactionResponse\x12*\n\x0btransaction\x18\x01 \x01(\x0b\x32\x15.tarry.v1.Transaction\x12\x10\n\x08repeated\x18\x02 \x01(\x08\"\xba\x02\n\x0bTransaction\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x13\n\x0btransaction\x18\x03 \x01(\t\x12\r\n\x05topic\x18\x04 \x01(\t\x12)\n\x05state\x18\x05 \x01(\x0e\x32\x1a.tarry.v1.TransactionState\x12\x13\n\x0bprepared_ms\x18\x06 \x01(\x12\x12\x13\n\x06\x64ue_ms\x18\x07 \x01(\x12H\x00\x88\x01\x01\x12\x15\n\x08\x64\x65lay_ms\x18\x08 \x01(\x12H\x01\x88\x01\x01\x12\x0e\n\x06\x63hecks\x18\t \x01(\r\x12\x15\n\rnext_check_ms\x18\n \x01(\x12\x12\x10\n\x08\x65nded_ms\x18\x0b \x01(\x12\x12\n\n\x02id\x18\x0c \x01(\t\x12\x16\n\x0emessage_due_ms\x18\r \x01(\x12\x42\t\n\x07_due_msB\x0b\n\t_delay_ms\"q\n\x17ListTransactionsRequest\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\r\n\x05\x65nded\x18\x03 \x01(\x08\x12\r\n\x05\x61\x66ter\x18\x04 \x01(\x04\x12\x11\n\tpage_size\x18\x05 \x01(\r\"i\n\x18ListTransactionsResponse\x12+\n\x0ctransactions\x18\x01 \x03(\x0b\x32\x15.tarry.v1.Transaction\x12\x12\n\nnext_after\x18\x02 \x01(\x04\x12\x0c\n\x04open\x18\x03 \x01(\x04\"s\n\rChecksRequest\x12.\n\tsubscribe\x18\x01 \x01(\x0b\x32\x19.tarry.v1.ChecksSubscribeH\x00\x12\'\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x15.tarry.v1.CheckAnswerH\x00\x42\t\n\x07request\";\n\x0f\x43hecksSubscribe\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x10\n\x08producer\x18\x02 \x01(\t\"I\n\x0b\x43heckAnswer\x12\x13\n\x0btransaction\x18\x01 \x01(\t\x12%\n\x03\x65nd\x18\x02 \x01(\x0e\x32\x18.tarry.v1.TransactionEnd\"\x9b\x01\n\x0e\x43hecksResponse\x12\x30\n\nsubscribed\x18\x01 \x01(\x0b\x32\x1a.tarry.v1.ChecksSubscribedH\x00\x12 \n\x05\x63heck\x18\x02 \x01(\x0b\x32\x0f.tarry.v1.CheckH\x00\x12)\n\x07refused\x18\x03 \x01(\x0b\x32\x16.tarry.v1.CheckRefusedH\x00\x42\n\n\x08response\".\n\x10\x43hecksSubscribed\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04term\x18\x02 \x01(\x04\"U\n\x05\x43heck\x12*\n\x0btransaction\x18\x01 \x01(\x0b\x32\x15.tarry.v1.Transaction\x12 \n\x06record\x18\x02 \x01(\x0b\x32\x10.tarry.v1.Record\"A\n\x0c\x43heckRefused\x12\x13\n\x0btransaction\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t*k\n\x0eTransactionEnd\x12\x1f\n\x1bTRANSACTION_END_UNSPECIFIED\x10\x00\x12\x1a\n\x16TRANSACTION_END_COMMIT\x10\x01\x12\x1c\n\x18TRANSACTION_END_ROLLBACK\x10\x02*\xb7\x01\n\x10TransactionState\x12!\n\x1dTRANSACTION_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16TRANSACTION_STATE_OPEN\x10\x01\x12\x1f\n\x1bTRANSACTION_STATE_COMMITTED\x10\x02\x12!\n\x1dTRANSACTION_STATE_ROLLED_BACK\x10\x03\x12 \n\x1cTRANSACTION_STATE_UNRESOLVED\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tarry.proto.tarry_transaction_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TRANSACTIONEND']._serialized_start=1717
-  _globals['_TRANSACTIONEND']._serialized_end=1824
-  _globals['_TRANSACTIONSTATE']._serialized_start=1827
-  _globals['_TRANSACTIONSTATE']._serialized_end=2010
+  _globals['_TRANSACTIONEND']._serialized_start=1734
+  _globals['_TRANSACTIONEND']._serialized_end=1841
+  _globals['_TRANSACTIONSTATE']._serialized_start=1844
+  _globals['_TRANSACTIONSTATE']._serialized_end=2027
   _globals['_PREPAREREQUEST']._serialized_start=83
-  _globals['_PREPAREREQUEST']._serialized_end=285
-  _globals['_PREPARERESPONSE']._serialized_start=287
-  _globals['_PREPARERESPONSE']._serialized_end=366
-  _globals['_ENDTRANSACTIONREQUEST']._serialized_start=368
-  _globals['_ENDTRANSACTIONREQUEST']._serialized_end=475
-  _globals['_ENDTRANSACTIONRESPONSE']._serialized_start=477
-  _globals['_ENDTRANSACTIONRESPONSE']._serialized_end=563
-  _globals['_TRANSACTION']._serialized_start=566
-  _globals['_TRANSACTION']._serialized_end=880
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=882
-  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=995
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=997
-  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=1102
-  _globals['_CHECKSREQUEST']._serialized_start=1104
-  _globals['_CHECKSREQUEST']._serialized_end=1219
-  _globals['_CHECKSSUBSCRIBE']._serialized_start=1221
-  _globals['_CHECKSSUBSCRIBE']._serialized_end=1280
-  _globals['_CHECKANSWER']._serialized_start=1282
-  _globals['_CHECKANSWER']._serialized_end=1355
-  _globals['_CHECKSRESPONSE']._serialized_start=1358
-  _globals['_CHECKSRESPONSE']._serialized_end=1513
-  _globals['_CHECKSSUBSCRIBED']._serialized_start=1515
-  _globals['_CHECKSSUBSCRIBED']._serialized_end=1561
-  _globals['_CHECK']._serialized_start=1563
-  _globals['_CHECK']._serialized_end=1648
-  _globals['_CHECKREFUSED']._serialized_start=1650
-  _globals['_CHECKREFUSED']._serialized_end=1715
+  _globals['_PREPAREREQUEST']._serialized_end=302
+  _globals['_PREPARERESPONSE']._serialized_start=304
+  _globals['_PREPARERESPONSE']._serialized_end=383
+  _globals['_ENDTRANSACTIONREQUEST']._serialized_start=385
+  _globals['_ENDTRANSACTIONREQUEST']._serialized_end=492
+  _globals['_ENDTRANSACTIONRESPONSE']._serialized_start=494
+  _globals['_ENDTRANSACTIONRESPONSE']._serialized_end=580
+  _globals['_TRANSACTION']._serialized_start=583
+  _globals['_TRANSACTION']._serialized_end=897
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_start=899
+  _globals['_LISTTRANSACTIONSREQUEST']._serialized_end=1012
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_start=1014
+  _globals['_LISTTRANSACTIONSRESPONSE']._serialized_end=1119
+  _globals['_CHECKSREQUEST']._serialized_start=1121
+  _globals['_CHECKSREQUEST']._serialized_end=1236
+  _globals['_CHECKSSUBSCRIBE']._serialized_start=1238
+  _globals['_CHECKSSUBSCRIBE']._serialized_end=1297
+  _globals['_CHECKANSWER']._serialized_start=1299
+  _globals['_CHECKANSWER']._serialized_end=1372
+  _globals['_CHECKSRESPONSE']._serialized_start=1375
+  _globals['_CHECKSRESPONSE']._serialized_end=1530
+  _globals['_CHECKSSUBSCRIBED']._serialized_start=1532
+  _globals['_CHECKSSUBSCRIBED']._serialized_end=1578
+  _globals['_CHECK']._serialized_start=1580
+  _globals['_CHECK']._serialized_end=1665
+  _globals['_CHECKREFUSED']._serialized_start=1667
+  _globals['_CHECKREFUSED']._serialized_end=1732
 # @@protoc_insertion_point(module_scope)

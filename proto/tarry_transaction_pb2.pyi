@@ -31,7 +31,7 @@ TRANSACTION_STATE_ROLLED_BACK: TransactionState
 TRANSACTION_STATE_UNRESOLVED: TransactionState
 
 class PrepareRequest(_message.Message):
-    __slots__ = ("producer_group", "transaction", "topic", "record", "due_ms", "delay_ms", "check_after_ms")
+    __slots__ = ("producer_group", "transaction", "topic", "record", "due_ms", "delay_ms", "check_after_ms", "born_ms")
     PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class PrepareRequest(_message.Message):
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     CHECK_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    BORN_MS_FIELD_NUMBER: _ClassVar[int]
     producer_group: str
     transaction: str
     topic: str
@@ -46,7 +47,8 @@ class PrepareRequest(_message.Message):
     due_ms: int
     delay_ms: int
     check_after_ms: int
-    def __init__(self, producer_group: _Optional[str] = ..., transaction: _Optional[str] = ..., topic: _Optional[str] = ..., record: _Optional[_Union[_tarry_message_pb2.Record, _Mapping]] = ..., due_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., check_after_ms: _Optional[int] = ...) -> None: ...
+    born_ms: int
+    def __init__(self, producer_group: _Optional[str] = ..., transaction: _Optional[str] = ..., topic: _Optional[str] = ..., record: _Optional[_Union[_tarry_message_pb2.Record, _Mapping]] = ..., due_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., check_after_ms: _Optional[int] = ..., born_ms: _Optional[int] = ...) -> None: ...
 
 class PrepareResponse(_message.Message):
     __slots__ = ("transaction", "repeated")

@@ -68,6 +68,7 @@ class Producer(OneWayErrors):
         process dies in the block, the cluster asks a producer of the same group how it ended. The producer
         needs a ``group``; arguments are as of ``Transactions.prepare``, and so is what entering raises. It
         raises TransactionEnded, too, and the block does not run, where the transaction has ended before.
+        The producer's selector chooses the ordering key of one that has none; what it raises is raised here.
         """
         made = self._twin.transaction(
             topic,

@@ -40,8 +40,9 @@ class Transactions:
 class Transaction:
     """One transaction of a producer. Made by ``Producer.transaction``, for ``with``.
 
-    The block's end commits. An Exception out of the block rolls back; another BaseException, as an interrupt,
-    leaves it open, for nobody knows what was done: a check finds out.
+    The block's end commits. An Exception out of the block rolls back, and is what is raised: where the
+    rollback fails, a note of the exception says so, and a check finds out. Another BaseException, as an
+    interrupt, leaves it open, for nobody knows what was done.
     """
 
     def __init__(self, transaction: AsyncTransaction, thread: LoopThread) -> None:

@@ -377,12 +377,15 @@ class Producer(OneWayErrors):
         process dies in the block, the cluster asks a producer of the same group how it ended. The producer
         needs a ``group``; arguments are as of ``Transactions.prepare``, and so is what entering raises. It
         raises TransactionEnded, too, and the block does not run, where the transaction has ended before.
+        The producer's selector chooses the ordering key of one that has none; what it raises is raised here.
         """
         if not self.group:
             raise InvalidTransaction(
                 Reason.TRANSACTION_INVALID, "a transaction is of a producer group: producer(group=...)"
             )
         self._check_open()
+        if self._selector is not None and not ordering_key:
+            ordering_key = selected(self._selector, topic, body, tags, keys, properties)
         prepare = partial(
             self._transactions.prepare,
             self.group,

@@ -43,7 +43,8 @@ class ByHash:
 class RoundRobin:
     """Selector of ``queues`` queues, one after another. May be shared by producers and threads.
 
-    Not for messages with idempotency keys: a repeated call has another ordering key, which is a conflict.
+    Not for messages with idempotency keys, nor for transactions that are prepared again by their names: a
+    repeated call has another ordering key, which is a conflict.
     """
 
     def __init__(self, queues: int, prefix: str = QUEUE_PREFIX) -> None:

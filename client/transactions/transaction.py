@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 
-from tarry.client.errors import TransactionEnded
+from tarry.client.errors import TarryError, TransactionEnded
 from tarry.client.transactions.half import TransactionInfo, TransactionState
 from tarry.client.transactions.transactions import Transactions
 from tarry.proto.reasons import Reason
@@ -17,9 +17,10 @@ class Transaction:
         async with producer.transaction("orders", b"...", name="order-17", delay_ms=900_000) as transaction:
             ...  # what the message stands for, in a database
 
-    The block's end commits. An Exception out of the block rolls back; another BaseException, as a
-    cancellation, leaves it open, for nobody knows what was done: a check finds out. ``commit``, ``rollback``
-    and ``leave`` do so earlier.
+    The block's end commits. An Exception out of the block rolls back, and is what is raised: where the
+    rollback fails, a note of the exception says so, and a check finds out. Another BaseException, as a
+    cancellation, leaves it open, for nobody knows what was done. ``commit``, ``rollback`` and ``leave`` do so
+    earlier.
     """
 
     def __init__(
@@ -71,7 +72,10 @@ class Transaction:
         if error is None:
             await self.commit()
         elif isinstance(error, Exception):
-            await self.rollback()
+            try:
+                await self.rollback()
+            except TarryError as failed:  # the application's error is the one to be told
+                error.add_note(f"the rollback of transaction {self.name!r} failed: {failed}")
 
 
 def ended_before(info: TransactionInfo) -> TransactionEnded:

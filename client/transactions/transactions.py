@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from time import time_ns
 from typing import Final
 
 from tarry.client.cluster.calls import Calls
@@ -64,6 +65,7 @@ class Transactions:
             transaction=name or uuid.uuid4().hex,
             topic=topic,
             record=Record.FromString(record(body, tags, keys, properties, ordering_key)),
+            born_ms=time_ns() // 1_000_000,
         )
         if (due_ms is None) == (delay_ms is None):
             raise InvalidTime(Reason.DUE_AMBIGUOUS, "give one of due_ms and delay_ms")

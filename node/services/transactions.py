@@ -109,7 +109,7 @@ class TransactionCalls:
 
     def _prepare_command(self, request: pb.PrepareRequest) -> log_pb.PrepareCommand | Refusal:
         """Return the command, the record checked as a scheduled one."""
-        one = ScheduleRequest(topic=request.topic, record=request.record)
+        one = ScheduleRequest(topic=request.topic, record=request.record, born_ms=request.born_ms)
         for name in ("due_ms", "delay_ms"):
             if request.HasField(name):
                 setattr(one, name, getattr(request, name))
@@ -132,6 +132,7 @@ class TransactionCalls:
             open_max=self._limits.transactions_max,
             second_messages_max=self._limits.second_messages_max,
             now_ms=now_ms,
+            born_ms=request.born_ms,
         )
         if request.HasField("due_ms"):
             command.due_ms = request.due_ms

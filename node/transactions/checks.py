@@ -61,6 +61,8 @@ class Due(NamedTuple):
 
     offsets: NDArray[np.uint64]
     """Done with once the command is applied: of the rows, and of transactions that have moved on."""
+    places: NDArray[np.uint64]
+    """Of their half messages: hour << 32 | global index."""
     rows: list[Row]
     wait_ms: int | None
     """Until the next check of these offsets is due; None: none is."""
@@ -128,7 +130,7 @@ class Checks:
         """
         queue, none, wait_ms = self._queue(), np.empty(0, np.uint64), None
         if queue is None:
-            return Due(none, [], None)
+            return Due(none, none, [], None)
         done = self._machine.queues.acknowledged[CHECKED, queue.queue]
         offsets = done.missing(done.floor, min(done.floor + OFFSETS_MAX, queue.units))
         further: NDArray[np.uint64] | None = None
@@ -164,7 +166,8 @@ class Checks:
                 break
             chosen.append(at)
             rows.append(row)
-        return Due(offsets[chosen], rows, wait_ms)
+        where = units["hour"].astype(np.uint64) << np.uint64(32) | units["global_index"]
+        return Due(offsets[chosen], where[chosen], rows, wait_ms)
 
     async def _hand_over(self, due: Due) -> None:
         """Have the next checks in the log, then ask."""
@@ -183,8 +186,12 @@ class Checks:
             self._damaged.pop(row.number, None)
             planned.append(plan(state, record, self._settings.of(state.producer_group), now_ms))
             asked.append(record)
+        left = ~np.isin(due.places, np.array(kept, np.uint64))
+        places = due.places[left]
         command = log_pb.CheckCommand(
-            offset=self._without(due.offsets, kept).astype("<u8").tobytes(),
+            offset=due.offsets[left].astype("<u8").tobytes(),
+            hour=(places >> np.uint64(32)).astype("<u4").tobytes(),
+            global_index=places.astype("<u4").tobytes(),
             checks=planned,
             ended_max=self._ended_max,
             now_ms=now_ms,
@@ -209,15 +216,6 @@ class Checks:
             return await self._read(hour, index)
         except UnknownMessage:  # one was ended meanwhile, and its hour deleted
             return [None] * len(rows)
-
-    def _without(self, offsets: NDArray[np.uint64], places: list[int]) -> NDArray[np.uint64]:
-        queue = self._queue()
-        if not places or queue is None:
-            return offsets
-        units = queue.at(offsets)
-        where = units["hour"].astype(np.uint64) << np.uint64(32) | units["global_index"]
-        left: NDArray[np.uint64] = offsets[~np.isin(where, np.array(places, np.uint64))]
-        return left
 
     def _ask(self, state: log_pb.TransactionCheckpoint | None, record: bytes) -> None:
         if state is None:  # it was ended before the command
@@ -263,4 +261,5 @@ def letter(state: log_pb.TransactionCheckpoint, record: bytes) -> bytes:
     dead.properties["tarry.transaction"] = state.transaction
     dead.properties["tarry.checks"] = str(state.checks)
     dead.properties["tarry.reason"] = "UNRESOLVED"
+    dead.born_ms, dead.stored_ms = state.born_ms, state.prepared_ms
     return dead.SerializeToString(deterministic=True)

@@ -25,6 +25,7 @@ from tarry.proto.dead_letters import UNRESOLVED, dead_letter_topic
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.ledger.transactions import TransactionDetail, TransactionEvent, detail_of
 from tarry.proto.reasons import Reason
+from tarry.proto.record_times import times
 from tarry.replication.state_machine import admission, keys
 from tarry.replication.state_machine.events import Event, Events
 from tarry.replication.state_machine.lanes import queue_of
@@ -108,6 +109,7 @@ class Transacting:
             place_hour=int(placed.hour[0]),
             place_index=int(placed.global_index[0]),
             next_ms=int(check_ms[0]),
+            born_ms=command.born_ms,
         )
         if command.HasField("due_ms"):
             state.due_ms = command.due_ms
@@ -135,7 +137,8 @@ class Transacting:
         if command.end == COMMIT:
             due_ms = state.due_ms if state.HasField("due_ms") else command.now_ms + state.delay_ms
             due_ms = _due(due_ms, command.now_ms)
-            placed = self._message(state, state.topic, command.record, due_ms, command.now_ms)
+            record = command.record + times(state.born_ms, command.now_ms)  # as a message it is stored now
+            placed = self._message(state, state.topic, record, due_ms, command.now_ms)
             state.place_hour, state.place_index = int(placed.hour[0]), int(placed.global_index[0])
             state.next_ms = due_ms
         else:
@@ -146,8 +149,12 @@ class Transacting:
 
     def check(self, command: log_pb.CheckCommand) -> Checked:
         """Put half messages whose checks are due back into the wheel, or among the dead letters."""
-        self._done(np.frombuffer(command.offset, "<u8"))
-        return Checked(tuple(self._checked(check, command) for check in command.checks))
+        offsets = np.frombuffer(command.offset, "<u8")
+        within = offsets < self._queues.checks().units  # what is past the end would be a leader's bug
+        checked = Checked(tuple(self._checked(check, command) for check in command.checks))
+        hour, index = np.frombuffer(command.hour, "<u4"), np.frombuffer(command.global_index, "<u4")
+        self._done(offsets[within & ~self._table.rest_at(hour, index)])
+        return checked
 
     def cancelled(self, done: Cancellation, command: log_pb.CancelCommand) -> None:
         """Roll back transactions whose half messages were cancelled by their places, as if these were ids."""
@@ -227,11 +234,9 @@ class Transacting:
         self._wheel.cancel(*place)
 
     def _done(self, offsets: NDArray[np.uint64]) -> None:
-        """Acknowledge checks that have been handed over; what is past the end would be a leader's bug."""
-        queue = self._queues.checks()
-        within = offsets[offsets < queue.units]
-        if len(within):
-            self._queues.acknowledged[CHECKED, queue.queue].add(within)
+        """Acknowledge checks that have been handed over; one that was not would never be asked again."""
+        if len(offsets):
+            self._queues.acknowledged[CHECKED, self._queues.checks().queue].add(offsets)
 
     def _end(
         self, state: log_pb.TransactionCheckpoint, to: pb.TransactionState, now_ms: int, ended_max: int
@@ -249,8 +254,11 @@ class Transacting:
             self._events.add(Event(kind, 1, now_ms, topic=state.topic, detail=_detail(event, state)))
 
 
-def fault(command: log_pb.PrepareCommand | log_pb.EndCommand) -> str:
-    """Return why a prepare or an end cannot be applied, whatever the state is; empty: it can."""
+def fault(command: log_pb.PrepareCommand | log_pb.EndCommand | log_pb.CheckCommand) -> str:
+    """Return why a command cannot be applied, whatever the state is; empty: it can."""
+    if isinstance(command, log_pb.CheckCommand):
+        places = 2 * len(command.hour), 2 * len(command.global_index)
+        return "" if places == (len(command.offset),) * 2 else "the columns differ in length"
     if isinstance(command, log_pb.EndCommand):
         return "" if command.end in STATES else "a transaction ends by a commit or a rollback"
     if not command.producer_group or not command.transaction or not command.topic:

@@ -362,6 +362,8 @@ class RawPlay(Play):
             ),
             log_pb.CheckCommand(
                 offset=column["offset"],
+                hour=column["hour"],
+                global_index=column["global_index"],
                 checks=[_check(pick, now_ms) for _ in range(n)],
                 ended_max=pick((0, 1, 2**64 - 1)),
                 now_ms=now_ms,
@@ -395,6 +397,7 @@ def _prepare(pick: Pick, topic: str, now_ms: int) -> log_pb.PrepareCommand:
         open_max=pick((0, 1, 2**64 - 1)),
         second_messages_max=pick((0, 1, 2**64 - 1)),
         now_ms=now_ms,
+        born_ms=pick((0, now_ms, -1, 2**63 - 1)),
     )
     setattr(command, pick(("due_ms", "delay_ms")), pick((0, now_ms, -1, 2**63 - 1)))
     return command

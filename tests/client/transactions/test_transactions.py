@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,60 @@ def test_the_end_of_a_block_commits_and_an_exception_rolls_back(tmp_path: Path) 
                 await client.transactions().commit("shop", "o-2")
             assert refused.value.state == "ROLLED_BACK"
             await until(lambda: ready(lead) == 1)
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("ended", ["committed", "unresolved"])
+def test_the_error_of_a_block_is_raised_though_its_rollback_fails(tmp_path: Path, ended: str) -> None:
+    error = KeyError("the database refused")
+
+    async def act(client: aio.Client, lead: Leader, _: str) -> None:
+        async with client.producer(group="shop") as producer:
+            with pytest.raises(KeyError) as raised:
+                async with producer.transaction("orders", b"1", name="o", delay_ms=0, check_after_ms=1):
+                    if ended == "committed":
+                        await client.transactions().commit("shop", "o")
+                    else:
+                        await until(lambda: not len(lead.machine.transactions))
+                    raise error
+            assert raised.value is error
+            assert f"is {ended.upper()}" in error.__notes__[0]
+
+    once = TransactionSettings(check_pauses_ms=(1,), checks_max=1)
+    play(tmp_path, act, once if ended == "unresolved" else LATE)
+
+
+def test_the_producers_selector_chooses_the_ordering_key_of_one_without(tmp_path: Path) -> None:
+    async def act(client: aio.Client, lead: Leader, _: str) -> None:
+        async with client.producer(
+            selector=lambda message: f"k-{message.body.decode()}", group="shop"
+        ) as producer:
+            keys = []
+            for given in ("", "mine"):
+                async with producer.transaction("orders", b"1", delay_ms=900_000, ordering_key=given) as made:
+                    pass
+                assert made.info is not None
+                keys.append((await producer.get(made.info.id)).ordering_key)
+            assert keys == ["k-1", "mine"]
+        async with client.producer(selector=lambda _: 1 // 0 * "", group="shop") as producer:
+            with pytest.raises(ZeroDivisionError):
+                producer.transaction("orders", b"1", delay_ms=0)
+
+    play(tmp_path, act)
+
+
+def test_a_message_is_born_as_it_was_prepared_and_stored_as_it_was_committed(tmp_path: Path) -> None:
+    async def act(client: aio.Client, lead: Leader, _: str) -> None:
+        async with client.producer(group="shop") as producer:
+            async with producer.transaction("orders", b"1", delay_ms=900_000) as made:
+                begun_ms = time.time_ns() // 1_000_000
+                await until(lambda: time.time_ns() // 1_000_000 > begun_ms)
+            assert made.info is not None
+            message = await producer.get(made.info.id)
+            assert message.born_ms is not None
+            assert message.born_ms <= begun_ms
+            assert message.stored_ms == made.info.ended_ms
 
     play(tmp_path, act)
 

@@ -17,6 +17,7 @@ from tarry.proto import tarry_transaction_pb2 as pb
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.ledger.transactions import TransactionEvent, transaction_in
 from tarry.proto.reasons import Reason
+from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_operator_pb2 import TopicSettings
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine
@@ -81,8 +82,19 @@ def check(opened: Machine, due_ms: int, name: str = "o-1", **more: Any) -> log_p
         record=record(b"order" if due_ms else b"letter"),
         due_ms=due_ms,
     )
-    offsets = np.array(due_checks(opened), "<u8").tobytes()
-    return log_pb.CheckCommand(offset=offsets, checks=[planned], now_ms=more.pop("now_ms", CHECK_MS), **more)
+    told = {"now_ms": CHECK_MS, **columns(opened, due_checks(opened)), **more}
+    return log_pb.CheckCommand(checks=[planned], **told)
+
+
+def columns(opened: Machine, offsets: list[int]) -> dict[str, bytes]:
+    """Columns of a CheckCommand that is done with these offsets of the queue of checks."""
+    units = opened.queues.checks().at(np.array(offsets, np.uint64))
+    hour, index = units["hour"].astype("<u4"), units["global_index"].astype("<u4")
+    return {
+        "offset": np.array(offsets, "<u8").tobytes(),
+        "hour": hour.tobytes(),
+        "global_index": index.tobytes(),
+    }
 
 
 def ready(opened: Machine, topic: str = "t") -> int:
@@ -265,6 +277,8 @@ def test_below_its_level_nothing_is_prepared(fresh: Machine) -> None:
         prepare(due_ms=1, delay_ms=1),
         log_pb.EndCommand(),
         log_pb.EndCommand(end=9),  # type: ignore[arg-type]
+        log_pb.CheckCommand(offset=bytes(8)),
+        log_pb.CheckCommand(offset=bytes(8), hour=bytes(4), global_index=bytes(8)),
     ],
 )
 def test_what_no_leader_proposes_is_refused(fresh: Machine, payload: Any) -> None:
@@ -273,9 +287,29 @@ def test_what_no_leader_proposes_is_refused(fresh: Machine, payload: Any) -> Non
 
 
 def test_a_check_of_offsets_past_the_end_settles_none(fresh: Machine) -> None:
-    apply(raised(fresh), log_pb.CheckCommand(offset=np.array([7], "<u8").tobytes(), now_ms=NOW_MS))
+    told = {"offset": np.array([7], "<u8").tobytes(), "hour": bytes(4), "global_index": bytes(4)}
+    apply(raised(fresh), log_pb.CheckCommand(now_ms=NOW_MS, **told))
     apply(fresh, *[prepare(f"{n}") for n in range(9)], release(CHECK_MS))
     assert due_checks(fresh) == list(range(9))
+
+
+def test_a_check_that_is_said_to_be_done_with_and_was_not_handed_over_stays_due(fresh: Machine) -> None:
+    apply(raised(fresh), *[prepare(f"{n}") for n in range(3)], release(CHECK_MS))
+    apply(fresh, end(fresh, ROLLBACK, "1"))
+    apply(fresh, check(fresh, CHECK_MS + 9_000, "2"))
+    assert due_checks(fresh) == [0]
+    apply(fresh, check(fresh, CHECK_MS + 9_000, "0"))
+    assert due_checks(fresh) == []
+
+
+def test_a_message_tells_when_it_was_prepared_and_committed(fresh: Machine) -> None:
+    apply(raised(fresh), prepare(born_ms=NOW_MS - 7))
+    (again,) = apply(fresh, prepare(born_ms=NOW_MS + 9))
+    assert (again.repeated, again.state.born_ms) == (True, NOW_MS - 7)
+    (done,) = apply(fresh, end(fresh, COMMIT, now_ms=NOW_MS + 5))
+    place = np.array([[done.state.place_hour], [done.state.place_index]], np.uint32)
+    (kept,) = fresh.wheel.read(*place)
+    assert Record.FromString(kept) == Record(body=b"order", born_ms=NOW_MS - 7, stored_ms=NOW_MS + 5)
 
 
 def test_the_ledger_is_told_of_each_step_and_of_no_release_of_a_check(fresh: Machine) -> None:
@@ -331,7 +365,8 @@ class Model:
         if name not in self.states:
             return
         planned = check(self.machine, 0 if last else self.now_ms + 2_000, name, now_ms=self.now_ms)
-        planned.ClearField("offset")
+        for column in ("offset", "hour", "global_index"):
+            planned.ClearField(column)
         (done,) = apply(self.machine, planned)
         was_open = self.states[name] == OPEN
         assert (done.states[0] is not None) == was_open
