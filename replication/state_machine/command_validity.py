@@ -36,7 +36,6 @@ WIDTHS: Final[dict[type[Message], dict[str, int]]] = {
     log_pb.TrimCommand: {"queue": 4, "offset": 8, "hour": 4, "units": 8},
 }
 """Bytes of a value of each column."""
-TRANSACTIONS: Final = (log_pb.PrepareCommand, log_pb.EndCommand, log_pb.CheckCommand)
 COLUMNS_OF_REQUEST: Final = {"topic": 4, "due_ms": 8, "tag_mask": 8}
 
 
@@ -51,7 +50,7 @@ def refusal(command: Any) -> Refusal | None:
         return Refusal(Reason.GROUP_INVALID, "the group is empty")
     if kind is log_pb.RecurringCommand and (text := recurring.fault(command)):
         return Refusal(Reason.RECURRING_INVALID, text)
-    if kind in TRANSACTIONS and (text := transactions.fault(command)):
+    if kind in (log_pb.PrepareCommand, log_pb.EndCommand) and (text := transactions.fault(command)):
         return Refusal(Reason.TRANSACTION_INVALID, text)
     if text := _policy_fault(command):
         return Refusal(Reason.SETTING_INVALID, text)

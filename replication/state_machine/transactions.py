@@ -147,9 +147,11 @@ class Transacting:
         self._end(state, STATES[command.end], command.now_ms, command.ended_max)
         return Transacted(state, repeated=False)
 
-    def check(self, command: log_pb.CheckCommand) -> Checked:
+    def check(self, command: log_pb.CheckCommand) -> Checked | Refusal:
         """Put half messages whose checks are due back into the wheel, or among the dead letters."""
         offsets = np.frombuffer(command.offset, "<u8")
+        if len(command.hour) // 4 != len(offsets) or len(command.global_index) // 4 != len(offsets):
+            return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
         within = offsets < self._queues.checks().units  # what is past the end would be a leader's bug
         checked = Checked(tuple(self._checked(check, command) for check in command.checks))
         hour, index = np.frombuffer(command.hour, "<u4"), np.frombuffer(command.global_index, "<u4")
@@ -254,11 +256,8 @@ class Transacting:
             self._events.add(Event(kind, 1, now_ms, topic=state.topic, detail=_detail(event, state)))
 
 
-def fault(command: log_pb.PrepareCommand | log_pb.EndCommand | log_pb.CheckCommand) -> str:
-    """Return why a command cannot be applied, whatever the state is; empty: it can."""
-    if isinstance(command, log_pb.CheckCommand):
-        places = 2 * len(command.hour), 2 * len(command.global_index)
-        return "" if places == (len(command.offset),) * 2 else "the columns differ in length"
+def fault(command: log_pb.PrepareCommand | log_pb.EndCommand) -> str:
+    """Return why a prepare or an end cannot be applied, whatever the state is; empty: it can."""
     if isinstance(command, log_pb.EndCommand):
         return "" if command.end in STATES else "a transaction ends by a commit or a rollback"
     if not command.producer_group or not command.transaction or not command.topic:

@@ -277,13 +277,21 @@ def test_below_its_level_nothing_is_prepared(fresh: Machine) -> None:
         prepare(due_ms=1, delay_ms=1),
         log_pb.EndCommand(),
         log_pb.EndCommand(end=9),  # type: ignore[arg-type]
-        log_pb.CheckCommand(offset=bytes(8)),
-        log_pb.CheckCommand(offset=bytes(8), hour=bytes(4), global_index=bytes(8)),
     ],
 )
 def test_what_no_leader_proposes_is_refused(fresh: Machine, payload: Any) -> None:
     (refused,) = apply(raised(fresh), payload)
     assert refused.reason is Reason.TRANSACTION_INVALID
+
+
+@pytest.mark.parametrize("column", ["offset", "hour", "global_index"])
+def test_a_check_of_columns_that_differ_in_length_is_refused(fresh: Machine, column: str) -> None:
+    apply(raised(fresh), prepare(), release(CHECK_MS))
+    command = check(fresh, 0)
+    command.ClearField(column)
+    (refused,) = apply(fresh, command)
+    assert refused.reason is Reason.COLUMNS_DIFFER
+    assert (due_checks(fresh), state(fresh).state) == ([0], OPEN)
 
 
 def test_a_check_of_offsets_past_the_end_settles_none(fresh: Machine) -> None:
