@@ -153,6 +153,7 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
                 writing.create_task(producer.run(until))
             writing.create_task(world.changes.run(until))
             writing.create_task(world.recurring.run(until))
+            writing.create_task(world.transactions.run(until))
             plays = {**whole_faults.CERTAIN, **(ASYNC if world.flushes_late else {})}
             certain = possible(world, plays)
             plagues = (whole_faults.plague(world, until) for _ in range(2))
@@ -161,15 +162,18 @@ async def _run(world: WholeWorld, seconds: float, policy: int) -> None:
         await by_themselves(world, possible(world, whole_faults.LAST))
         delaying.cancel()
         await world.recurring.settle()
+        await world.transactions.settle()
         await world.drain()
         await world.changes.judge()
         world.recurring.judge()
+        world.transactions.judge()
         if world.upgrades:
             await until_raised(world)
     finally:
-        for task in (*consumers, delaying):
+        for task in (*consumers, delaying, *world.transactions.answering):
             task.cancel()
     world.counts["without room"] += sum(producer.without_room for producer in producers)
     world.counts.update(world.changes.counts)
     world.counts.update({f"recurring {name}": count for name, count in world.recurring.counts.items()})
+    world.counts.update({f"transactions {name}": count for name, count in world.transactions.counts.items()})
     world.counts["repeated"] += sum(producer.repeated for producer in producers)

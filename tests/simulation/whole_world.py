@@ -38,6 +38,7 @@ from tests.simulation.model_changer import Changing
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_puller import ModelPuller
 from tests.simulation.model_recurring import Recurring
+from tests.simulation.model_transactions import Transactions
 from tests.simulation.rot import rotten
 from tests.simulation.rows import Misfires, Rows
 from tests.simulation.synced_files import SyncedFiles
@@ -143,6 +144,7 @@ class WholeWorld(World):
         super().__init__(seed, names, settings=settings, slowness=slowness)
         self.changes = Changing(self, seed)
         self.recurring = Recurring(self, seed)
+        self.transactions = Transactions(self, seed)
         self.wrong = cast(WholeNode, self.rng.choice(self.nodes))
         self.rotting = cast(WholeNode, self.rng.choice(self.nodes))
         for node in self.whole:
