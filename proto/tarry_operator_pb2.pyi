@@ -110,16 +110,18 @@ class PendingMessages(_message.Message):
     def __init__(self, topic: _Optional[_Iterable[int]] = ..., hour: _Optional[_Iterable[int]] = ..., global_index: _Optional[_Iterable[int]] = ..., due_ms: _Optional[_Iterable[int]] = ..., records: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class PendingEnd(_message.Message):
-    __slots__ = ("messages", "retries", "unreadable", "unreadable_ids")
+    __slots__ = ("messages", "retries", "unreadable", "unreadable_ids", "half_messages")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     RETRIES_FIELD_NUMBER: _ClassVar[int]
     UNREADABLE_FIELD_NUMBER: _ClassVar[int]
     UNREADABLE_IDS_FIELD_NUMBER: _ClassVar[int]
+    HALF_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     messages: int
     retries: int
     unreadable: int
     unreadable_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, messages: _Optional[int] = ..., retries: _Optional[int] = ..., unreadable: _Optional[int] = ..., unreadable_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    half_messages: int
+    def __init__(self, messages: _Optional[int] = ..., retries: _Optional[int] = ..., unreadable: _Optional[int] = ..., unreadable_ids: _Optional[_Iterable[str]] = ..., half_messages: _Optional[int] = ...) -> None: ...
 
 class BackupRequest(_message.Message):
     __slots__ = ("kept", "index_min")

@@ -107,6 +107,7 @@ def _ended(state: Exported, end: PendingEnd) -> Exported:
     return replace(
         state,
         retries=end.retries,
+        half_messages=end.half_messages,
         unreadable=end.unreadable,
         unreadable_ids=tuple(end.unreadable_ids),
         done=True,

@@ -115,6 +115,8 @@ class Exported:
     """Rows written."""
     retries: int = 0
     """Retries and dead letters that wait as well: they are left out."""
+    half_messages: int = 0
+    """Of open transactions: they are left out, for the producers that know their ends are this cluster's."""
     unreadable: int = 0
     """Messages that are left out because no node has their records whole."""
     unreadable_ids: tuple[str, ...] = ()

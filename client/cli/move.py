@@ -56,8 +56,9 @@ async def export(
 ) -> None:
     """Write what is pending to Parquet, as of one entry of the log, while the cluster runs.
 
-    It has all that was acknowledged before the command began. A folder gets files of a million rows. Retries
-    and dead letters are left out, and counted. tarry import reads it into another cluster.
+    It has all that was acknowledged before the command began. A folder gets files of a million rows.
+    Retries, dead letters and the half messages of open transactions are left out, and counted. tarry import
+    reads it into another cluster.
     """
     require("parquet")
     states = client.bulk().export(

@@ -40,6 +40,7 @@ from tarry.replication.state_machine.checkpoint import wheel_state
 from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.refusal import Refusal
+from tarry.replication.state_machine.transaction_table import OPEN
 from tarry.wheel.pending_records import PendingPart, PendingRecords
 from tarry.wheel.state import Flags, Numbers, Times, UnknownMessage, WheelDamaged
 
@@ -100,6 +101,8 @@ class Export:
             if (queue.group and queue.topic in of_topics)
             or (not asked.topics and queue.topic.startswith(DEAD_LETTERS))
         )
+        states = map(log_pb.TransactionCheckpoint.FromString, stored.transactions)
+        self.half_messages = sum(one.state == OPEN and one.topic in of_topics for one in states)
 
     def parts(self) -> Iterator[PendingPart]:
         """Yield what is asked for. Raises OSError, WheelDamaged."""
@@ -170,7 +173,7 @@ class ExportCalls:
             raise SnapshotFailed("is of a state that another has taken the place of")
         export = await in_thread(partial(Export, folder, written, request))
         yield self._head(export, now_ms)
-        end, number = pb.PendingEnd(retries=export.retries), 0
+        end, number = pb.PendingEnd(retries=export.retries, half_messages=export.half_messages), 0
         async with aclosing(_ahead(export)) as read:
             async for part, octets in read:
                 if number % DISK_LOOK_PARTS == 0 and (refusal := disk_refusal(core, "export")) is not None:

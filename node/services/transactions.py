@@ -151,7 +151,7 @@ class TransactionCalls:
             await self._driver.read_barrier()
             row = self._machine.transactions.named(request.producer_group, request.transaction)
             if row is None or not self._may_produce(context, row.topic):
-                return unknown(repr(request.transaction))
+                return unknown(repr(request.transaction), self._machine.transactions)
             answer = await self._end(row, request.end)
             if answer is not None:
                 return answer

@@ -75,6 +75,16 @@ class Transactions:
         """Number of those that have ended and are remembered."""
         return len(self._ended)
 
+    @property
+    def forgotten(self) -> int:
+        """Number of those that have ended and are forgotten."""
+        return self.end - len(self._ended)
+
+    @property
+    def remembered_ms(self) -> int:
+        """Time at which the oldest that is remembered ended; 0: none has."""
+        return next((row.state().ended_ms for row in self._ended.values()), 0)
+
     def named(self, producer_group: str, name: str) -> Row | None:
         """Return the transaction of a name, open or remembered."""
         return self._names.get((producer_group, name))

@@ -123,7 +123,7 @@ class Transacting:
         """Commit a transaction, or roll it back; one that has ended so already stays as it is."""
         row = self._table.known(command.number)
         if row is None:
-            return unknown(f"number {command.number}")
+            return unknown(f"number {command.number}", self._table)
         state = row.state()
         if row.end:
             return Transacted(state, repeated=True) if state.state == STATES[command.end] else ended(state)
@@ -268,13 +268,16 @@ def fault(command: log_pb.PrepareCommand | log_pb.EndCommand) -> str:
     return "" if 0 <= given <= DUE_MS_MAX else f"nothing can be due at, or after, {given}"
 
 
-def unknown(name: str) -> Refusal:
-    """Return the refusal of what is not known, or not any more."""
-    text = (
-        f"transaction {name} was never prepared, or ended so long ago that its outcome is forgotten, "
-        "or this caller may not know of it"
-    )
-    return Refusal(Reason.TRANSACTION_UNKNOWN, text)
+def unknown(name: str, table: Transactions) -> Refusal:
+    """Return the refusal of what is not known, or not any more; it says whether any is forgotten."""
+    text, facts = f"transaction {name} was never prepared, or this caller may not know of it", {}
+    if table.forgotten:
+        text += (
+            f"; or it is one of {table.forgotten} that ended before {table.remembered_ms} ms since the epoch "
+            "and are forgotten: see limits.transactions_remembered_max"
+        )
+        facts = {"forgotten": str(table.forgotten), "remembered_ms": str(table.remembered_ms)}
+    return Refusal(Reason.TRANSACTION_UNKNOWN, text, facts)
 
 
 def ended(state: log_pb.TransactionCheckpoint) -> Refusal:

@@ -44,7 +44,7 @@ class Node:
                 )
             )  # fmt: skip
         if self._ends:
-            yield ExportedColumns(end=PendingEnd(messages=PARTS * ROWS))
+            yield ExportedColumns(end=PendingEnd(messages=PARTS * ROWS, half_messages=3))
 
 
 def names(folder: Path) -> list[str]:
@@ -74,7 +74,7 @@ async def test_parts_come_while_one_is_written_and_few_wait(
     assert node.taken == export.PARTS_WAITING_MAX + 1
     go.set()
     *_, last = await running
-    assert (last.done, last.messages) == (True, PARTS * ROWS)
+    assert (last.done, last.messages, last.half_messages) == (True, PARTS * ROWS, 3)
     assert pq.read_table(path).column("body").to_pylist() == [b"%d" % row for row in range(PARTS * ROWS)]
 
 

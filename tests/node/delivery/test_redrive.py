@@ -9,11 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tarry.node.config import CheckTimes
 from tarry.node.delivery import retries
 from tarry.node.delivery.redrive import BATCH, Letter, believed, read, redrive
 from tarry.node.repair.record_reads import RecordReads
 from tarry.node.repair.records import Damage
+from tarry.node.transactions.checks import plan
+from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.message_id import MessageId
+from tarry.proto.tarry_consumer_pb2 import GroupStart, StartAt
 from tarry.proto.tarry_log_pb2 import KeyedRecord
 from tarry.proto.tarry_message_pb2 import Record, RetryReason
 from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
@@ -44,14 +48,14 @@ def apply(machine: Machine, *commands: bytes) -> None:
     machine.apply(machine.applied_index + 1, 1, commands)
 
 
-def given_up(machine: Machine) -> list[bytes]:
+def given_up(machine: Machine, group: str = "g") -> list[bytes]:
     queue, offset = machine.queues.of("t"), np.array([0], dtype=np.uint64)
     unit = queue.at(offset)
     (record,) = machine.wheel.read(unit["hour"], unit["global_index"])
     assert record is not None
     reason = RetryReason.RETRY_REASON_NACKED
-    once = policy(attempts_max=1)
-    made = retries.commands(0, queue, "g", offset, unit, [record], reason, 0, NOW_MS, once)
+    once = policy(attempts_max=1, dead_letter_topic=f"dlq.{group}.t")
+    made = retries.commands(0, queue, group, offset, unit, [record], reason, 0, NOW_MS, once)
     return [encode(command) for command in made]
 
 
@@ -136,6 +140,37 @@ def test_a_letter_of_what_misfired_is_believed(machine: Machine) -> None:
     apply(machine, schedule([NOW_MS], topic="dlq.g.dlq.misfired.t"), release(NOW_MS))
     said = {name: str(value) for name, value in origin().items()} | {"origin_topic": "dlq.misfired.t"}
     assert letter(machine, "dlq.g.dlq.misfired.t", **said) is not None
+
+
+async def test_a_group_that_is_called_transactions_gets_its_own_letters_and_no_transactions(
+    machine: Machine,
+) -> None:
+    """Both lie in one topic: the letter of a transaction is of no group, whatever its message says."""
+    earliest = GroupStart(at=StartAt.START_AT_EARLIEST)
+    subscribed = log_pb.SubscribeCommand(topic="t", group="transactions", start=earliest)
+    apply(machine, RAISE, encode(subscribed))
+    apply(machine, *given_up(machine, "transactions"))
+    prepare = log_pb.PrepareCommand(
+        producer_group="transactions", transaction="o-1", topic="t", record=b"", delay_ms=0, now_ms=NOW_MS
+    )
+    apply(machine, encode(prepare), release(NOW_MS))
+    row = machine.transactions.named("transactions", "o-1")
+    assert row is not None
+    state = row.state()
+    state.checks = 1
+    last = plan(state, b"", CheckTimes(checks_max=1), NOW_MS)
+    apply(machine, encode(log_pb.CheckCommand(checks=[last], now_ms=NOW_MS)), release(NOW_MS))
+    queue = machine.queues.of("dlq.transactions.t")
+    assert queue.units == 2
+
+    async def propose(_: object) -> None:
+        raise AssertionError
+
+    request = RedriveRequest(topic=queue.topic, dry_run=True)
+    steps = redrive(machine, Damage(machine, 0), propose, lambda: NOW_MS, request, 1 << 20)
+    *_, done = [step async for step in steps]
+    assert isinstance(done, RedriveResponse)
+    assert (done.looked_at, done.redriven, done.done) == (2, 1, True)
 
 
 def test_bytes_that_are_no_record_are_no_letter(machine: Machine) -> None:

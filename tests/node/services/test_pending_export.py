@@ -16,6 +16,7 @@ from tarry.node.services import pending_export
 from tarry.node.services.backup import CATCH_UP_ENTRIES_MAX
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto import tarry_transaction_pb2 as transaction_pb
 from tarry.proto.message_id import MessageId
 from tarry.proto.record_times import STORED_BYTES, TIMES
 from tarry.replication.loop_holds import Holds
@@ -87,6 +88,28 @@ async def test_it_is_of_one_entry_whole_whatever_comes_meanwhile(
         assert lead.machine.snapshots == 0
         told, rows, end = await all_of(export(lead))
         assert (told.pending, len(rows), list(told.topics)) == (50, 50, ["a", "c"])
+
+
+async def test_half_messages_are_left_out_and_counted_by_their_topics(tmp_path: Path) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+        await until(lambda: lead.machine.level == 2)
+        now_ms = lead.node.time.now_ms()
+        for name, topic in (("1", "a"), ("2", "a"), ("3", "b"), ("4", "a")):
+            prepare = log_pb.PrepareCommand(
+                producer_group="shop", transaction=name, topic=topic, record=RECORD, delay_ms=HOUR_MS
+            )
+            prepare.check_ms, prepare.now_ms = now_ms + HOUR_MS, now_ms
+            await lead.propose(prepare)
+        row = lead.machine.transactions.named("shop", "4")
+        assert row is not None
+        one = row.state()
+        commit = log_pb.EndCommand(number=4, end=transaction_pb.TRANSACTION_END_COMMIT, record=RECORD)
+        commit.place_hour, commit.place_index, commit.now_ms = one.place_hour, one.place_index, now_ms
+        await lead.propose(commit)
+        for topics, halves in (((), 3), (("a",), 2), (("b",), 1)):
+            _, rows, end = await all_of(export(lead, topics=topics))
+            assert ([row[2] for row in rows], end.half_messages) == (["a"] * ("b" not in topics), halves)
+            assert end.retries == 0
 
 
 async def test_it_is_of_topics_and_due_times_that_are_asked_for(tmp_path: Path) -> None:

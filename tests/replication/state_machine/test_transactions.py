@@ -250,6 +250,15 @@ def test_the_latest_ends_are_remembered_and_no_more(fresh: Machine) -> None:
     assert [bool(fresh.transactions.named("shop", name)) for name in names] == [True] * 3 + [False] * 2
     (refused,) = apply(fresh, log_pb.EndCommand(number=5, end=COMMIT, now_ms=NOW_MS))
     assert refused.reason is Reason.TRANSACTION_UNKNOWN
+    assert refused.facts == {"forgotten": "2", "remembered_ms": str(NOW_MS)}
+
+
+def test_a_transaction_that_was_never_prepared_is_not_said_to_be_forgotten(fresh: Machine) -> None:
+    apply(raised(fresh), prepare())
+    apply(fresh, end(fresh, ROLLBACK))
+    (refused,) = apply(fresh, log_pb.EndCommand(number=5, end=COMMIT, now_ms=NOW_MS))
+    assert (refused.reason, refused.facts) == (Reason.TRANSACTION_UNKNOWN, {})
+    assert "forgotten" not in refused.text
 
 
 def test_a_half_message_that_is_cancelled_by_its_place_is_rolled_back(fresh: Machine) -> None:
