@@ -52,6 +52,8 @@ CHECK_AFTER_MS_MAX: Final = 30 * 86_400_000
 """Until the first check that a prepare asks for."""
 STREAM_FIELDS_MAX: Final = 64
 """Of one request of a stream of checks."""
+ANSWERS_MAX: Final = 16
+"""Of a stream of checks that wait for the log at once."""
 TURN_BYTES: Final = 1 << 20
 """Of prepares, looked at in one turn of the event loop."""
 STREAMS: Final = 50
@@ -286,23 +288,28 @@ class TransactionCalls:
         return Refusal(Reason.TOO_MANY_STREAMS, text, retry_ms=5_000)
 
     async def _read(self, requests: AsyncIterator[bytes], stream: CheckStream, context: CallContext) -> None:
-        """Take answers, one after another, until the producer leaves; a bad one ends the stream."""
-        async for raw in requests:
-            refusal = await self._holds.steps("Checks", self._take(raw, stream, context))
-            if refusal is not None:
-                stream.end(refusal)
-                return
+        """Take answers, some at a time, until the producer leaves; a bad one ends the stream.
+
+        One after another they would wait for the log: checks that come due together would be asked again.
+        """
+        room = asyncio.Semaphore(ANSWERS_MAX)
+        try:
+            async with asyncio.TaskGroup() as ending:
+                async for raw in requests:
+                    given = _answer(raw)
+                    if isinstance(given, Refusal):
+                        stream.end(given)
+                        return
+                    if given.end == pb.TRANSACTION_END_UNSPECIFIED:
+                        continue
+                    await room.acquire()
+                    work = self._holds.steps("Checks", self._take(given, stream, context))
+                    ending.create_task(work).add_done_callback(lambda _: room.release())
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
         await asyncio.sleep(BREAK_NOTICE_S)
 
-    async def _take(self, raw: bytes, stream: CheckStream, context: CallContext) -> Refusal | None:
-        request = _parsed(raw)
-        if isinstance(request, Refusal):
-            return request
-        if request.WhichOneof("request") != "answer":
-            return Refusal(Reason.SUBSCRIBED_TWICE, "one stream subscribes once: open another stream")
-        given = request.answer
-        if given.end == pb.TRANSACTION_END_UNSPECIFIED:
-            return None
+    async def _take(self, given: pb.CheckAnswer, stream: CheckStream, context: CallContext) -> None:
         end = pb.EndTransactionRequest(
             producer_group=stream.producer_group, transaction=given.transaction, end=given.end
         )
@@ -317,7 +324,6 @@ class TransactionCalls:
                 transaction=given.transaction, reason=answer.reason, text=answer.text[:1_000]
             )
             stream.send(pb.ChecksResponse(refused=told_of).SerializeToString())
-        return None
 
     # -- checks of requests --------------------------------------------------------------
 
@@ -343,6 +349,15 @@ class TransactionCalls:
 
 def _invalid(text: str) -> Refusal:
     return Refusal(Reason.TRANSACTION_INVALID, text)
+
+
+def _answer(raw: bytes) -> pb.CheckAnswer | Refusal:
+    request = _parsed(raw)
+    if isinstance(request, Refusal):
+        return request
+    if request.WhichOneof("request") != "answer":
+        return Refusal(Reason.SUBSCRIBED_TWICE, "one stream subscribes once: open another stream")
+    return request.answer
 
 
 def _parsed(raw: bytes) -> pb.ChecksRequest | Refusal:

@@ -362,6 +362,37 @@ def test_a_prepare_that_is_repeated_with_its_properties_in_another_order_is_the_
     play(tmp_path, act)
 
 
+def test_an_answer_does_not_wait_for_the_end_of_the_one_before(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(transactions, "ANSWERS_MAX", 2)
+
+    async def act(caller: Caller) -> None:
+        calls, begun, go = caller.service._transactions, list[str](), asyncio.Event()
+        end = calls.end
+
+        async def slow(request: pb.EndTransactionRequest, context: Any) -> Any:
+            begun.append(request.transaction)
+            if request.transaction != "o-2":
+                await go.wait()
+            return await end(request, context)
+
+        monkeypatch.setattr(calls, "end", slow)
+        producer = await Producer(caller).joined()
+        for number in range(1, 5):
+            await caller.prepare(f"o-{number}")
+        for number in range(1, 5):
+            producer.answer(f"o-{number}", COMMIT)
+        left = asyncio.ensure_future(producer.leave())
+        await until(lambda: len(caller.lead.machine.transactions) == 3)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert begun == ["o-1", "o-2", "o-3"]
+        go.set()
+        await until(lambda: not len(caller.lead.machine.transactions))
+        await left
+
+    play(tmp_path, act)
+
+
 def test_streams_that_subscribe_at_once_are_no_more_than_the_limit(tmp_path: Path) -> None:
     async def act(caller: Caller) -> None:
         producers = [Producer(caller) for _ in range(2)]
