@@ -51,6 +51,7 @@ for name in (
     "changes",
     "idempotency",
     "recurring",
+    "transactions",
     "forgotten",
     "delays",
 ):

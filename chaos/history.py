@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
+from typing import NamedTuple
 
 
 class Answer(StrEnum):
@@ -207,6 +208,42 @@ class Outage:
         return self.has(at_ms - self.wall_ms)
 
 
+class TransactionEnded(NamedTuple):
+    """A transaction that has ended, as an answer or a list told it."""
+
+    transaction: str
+    state: str  # a TransactionState of the client
+    id: str  # of the message of a committed one; else empty
+    ended_ms: int  # cluster time
+
+
+@dataclass(frozen=True, slots=True)
+class HalfMessage:
+    """A delivery of a transaction's message, or of its dead letter."""
+
+    transaction: str
+    id: str
+    due_ms: int
+    received_ms: int
+
+
+@dataclass(slots=True)
+class Transactions:
+    """Transactions, and what was seen of them."""
+
+    prepared: list[str] = field(default_factory=list)
+    """Names of those whose prepare was answered."""
+    delays_ms: dict[str, int] = field(default_factory=dict)
+    """By name: from the commit to the message's due time."""
+    unanswered: list[str] = field(default_factory=list)
+    """Names of those of a producer group that answers no checks."""
+    database: dict[str, bool] = field(default_factory=dict)
+    """By name: whether what the transaction is of has happened; as the program's database says in the end."""
+    ended: list[TransactionEnded] = field(default_factory=list)
+    messages: list[HalfMessage] = field(default_factory=list)
+    letters: list[HalfMessage] = field(default_factory=list)
+
+
 @dataclass(slots=True)
 class History:
     """Everything recorded in one run, in the order in which it was recorded."""
@@ -221,6 +258,7 @@ class History:
     nodes: list[NodeSeen] = field(default_factory=list)
     fires: Fires = field(default_factory=Fires)
     outages: list[Outage] = field(default_factory=list)
+    transactions: Transactions = field(default_factory=Transactions)
 
     def acknowledged(self) -> Iterator[Sent]:
         return (sent for sent in self.sent if sent.answer is Answer.ACKNOWLEDGED)

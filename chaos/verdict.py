@@ -6,7 +6,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tarry.chaos.checks import changes, deliveries, failovers, fires, leaders, linearizability, outages
+from tarry.chaos.checks import (
+    changes,
+    deliveries,
+    failovers,
+    fires,
+    leaders,
+    linearizability,
+    outages,
+    transactions,
+)
 from tarry.chaos.checks import duplicates as repeats
 from tarry.chaos.checks import stuck as waiting
 from tarry.chaos.history import Delivered, History, Span
@@ -174,6 +183,18 @@ def _found(scenario: Scenario, history: History, known: History) -> dict[str, Se
         "messages of no fire": fires.of_no_fire(history.fires),
         "fires whose message was lost": fires.lost(history.fires),
         "fires before their time": fires.early(history.fires, scenario.tolerance_ms),
+        "transactions with answers that differ": transactions.contradicted(history.transactions),
+        "transactions that ended otherwise than the database": transactions.against_the_database(
+            history.transactions
+        ),
+        "transactions without an end": transactions.without_end(history.transactions),
+        "transactions with several messages": transactions.doubled(history.transactions),
+        "transactions whose message was lost": transactions.lost(history.transactions),
+        "messages of no committed transaction": transactions.of_none_committed(history.transactions),
+        "transactions' messages before their time": transactions.early(
+            history.transactions, scenario.tolerance_ms
+        ),
+        "transactions with the wrong dead letters": transactions.letters_wrong(history.transactions),
         "two leaders in term": leaders.two_in_one_term(history),
         "out of the order of its key": waiting.out_of_order(history, waiting.AHEAD_MS + scenario.set_back_ms),
     }
