@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant
 
 MACHINE = "tests/replication/state_machine/test_transactions.py"
 SERVICE = "tests/node/services/test_transactions.py"
+CLIENT = "tests/client/transactions/test_transactions.py"
+EXPORT = "tests/node/services/test_pending_export.py"
 
 MUTANTS = (
     Mutant(
@@ -56,5 +58,54 @@ MUTANTS = (
         "            return ~halves\n",
         "            return np.ones(len(hour), np.bool_)\n",
         (f"{SERVICE}::test_a_cancel_of_a_half_message_by_its_place_finds_nothing",),
+    ),
+    Mutant(
+        "whatever_a_leader_says_is_done_with_is_settled",
+        "a transaction stays open for ever, and nobody is asked about it",
+        "        self._done(offsets[within & ~self._table.rest_at(hour, index)])\n",
+        "        self._done(offsets[within])\n",
+        (f"{MACHINE}::test_a_check_that_is_said_to_be_done_with_and_was_not_handed_over_stays_due",),
+    ),
+    Mutant(
+        "columns_of_a_check_may_differ_in_length",
+        "a replica ends as it applies a command, again at each start",
+        "        if len(command.hour) // 4 != len(offsets) or len(command.global_index) // 4 != len(offsets):\n",
+        "        if False:\n",
+        (f"{MACHINE}::test_a_check_of_columns_that_differ_in_length_is_refused",),
+    ),
+    Mutant(
+        "a_committed_message_has_no_times",
+        "consumers are not told when a message of a transaction was born and stored",
+        "            record = command.record + times(state.born_ms, command.now_ms)  # as a message it is stored now\n",
+        "            record = command.record\n",
+        (f"{MACHINE}::test_a_message_tells_when_it_was_prepared_and_committed",),
+    ),
+    Mutant(
+        "a_forgotten_end_is_said_never_to_have_been",
+        "a program takes what was committed for what was never prepared",
+        "    if table.forgotten:\n",
+        "    if False:\n",
+        (f"{MACHINE}::test_the_latest_ends_are_remembered_and_no_more",),
+    ),
+    Mutant(
+        "answers_to_checks_wait_for_one_another",
+        "of many checks that come due together most are asked again before they are answered",
+        "                    ending.create_task(work).add_done_callback(lambda _: room.release())\n",
+        "                    await work\n                    room.release()\n",
+        (f"{SERVICE}::test_an_answer_does_not_wait_for_the_end_of_the_one_before",),
+    ),
+    Mutant(
+        "a_failed_rollback_hides_the_blocks_error",
+        "the application is told of the cluster, and not of its own error",
+        "            except TarryError as failed:  # the application's error is the one to be told\n",
+        "            except ZeroDivisionError as failed:\n",
+        (f"{CLIENT}::test_the_error_of_a_block_is_raised_though_its_rollback_fails",),
+    ),
+    Mutant(
+        "exports_are_silent_about_half_messages",
+        "who moves a cluster's messages elsewhere does not hear of those that are prepared",
+        "        self.half_messages = sum(one.state == OPEN and one.topic in of_topics for one in states)\n",
+        "        self.half_messages = 0\n",
+        (f"{EXPORT}::test_half_messages_are_left_out_and_counted_by_their_topics",),
     ),
 )
