@@ -31,8 +31,11 @@ EXHAUSTED: Final = 40
 RACES: Final = 120
 RACE_MS: Final = 400
 STARTS: Final = 4
-"""Of each process that places orders; all but the last of one are killed."""
-KILLED_AFTER_S: Final = (1.5, 3.0)
+"""Of processes that place orders, one after another; each is killed."""
+KILLED_AFTER_S: Final = (0.5, 2.0)
+"""From its first order."""
+BEGINS_S: Final = 60.0
+"""From the start of a process to its first order, at most."""
 
 
 @scenario(loads=("light",), rough=False, settings=SETTINGS)
@@ -60,7 +63,7 @@ async def producer_gone_group_answers(run: Run) -> None:
     chance = random.Random(f"{run.seed} producers")
     async with shop.going_on():
         outputs = await asyncio.gather(
-            *(_killed(run, shop, number, random.Random(chance.random())) for number in range(2)),
+            *(_killed(run, number, random.Random(chance.random())) for number in range(2)),
             _moves(run),
         )
         shop.seen.prepared += " ".join(filter(None, outputs)).split()
@@ -158,7 +161,7 @@ async def _moves(run: Run) -> str:
     return ""
 
 
-async def _killed(run: Run, shop: Shop, number: int, chance: random.Random) -> str:
+async def _killed(run: Run, number: int, chance: random.Random) -> str:
     """Return what processes that place orders printed until they were killed, one after another."""
     told = []
     for start in range(STARTS):
@@ -171,15 +174,15 @@ async def _killed(run: Run, shop: Shop, number: int, chance: random.Random) -> s
             f"{GROUP}-{number}-{start}",
             stdout=subprocess.PIPE,
         )
+        assert process.stdout is not None
         try:
-            reading = asyncio.ensure_future(process.communicate())
-            await asyncio.wait((reading,), timeout=chance.uniform(*KILLED_AFTER_S))
-            run.expect(not reading.done(), "a process that places orders has ended by itself")
-            if process.returncode is None:
-                process.kill()
-            output, _ = await reading
+            async with asyncio.timeout(BEGINS_S):
+                told.append((await process.stdout.readline()).decode())
+            await asyncio.sleep(chance.uniform(*KILLED_AFTER_S))
+            run.expect(process.returncode is None, "a process that places orders has ended by itself")
         finally:
             if process.returncode is None:
                 process.kill()
-        told.append(output.decode().rpartition("\n")[0])  # the last line may be cut
+        rest, _ = await process.communicate()
+        told.append(rest.decode().rpartition("\n")[0])  # the last line may be cut
     return "\n".join(told)
