@@ -12,7 +12,8 @@ from typing import Final
 
 from tarry.chaos.run import Run
 from tarry.chaos.scenario import scenario
-from tarry.chaos.traffic.transactions import GONE, GROUP, Fate, Shop
+from tarry.chaos.traffic.orders import GROUP
+from tarry.chaos.traffic.transactions import GONE, Fate, Shop
 from tarry.client.errors import TransactionEnded
 from tarry.client.local.cluster import Setting
 
