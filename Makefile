@@ -12,7 +12,9 @@ PY := $(VENV)/bin/python
 NODE_READY := $(VENV)/node-ready-$(shell $(PYTHON) -c 'import hashlib; print(hashlib.sha256(open("pyproject.toml", "rb").read()).hexdigest()[:16])')
 READY := $(NODE_READY:$(VENV)/node-ready-%=$(VENV)/ready-%)
 PROTOS := $(wildcard proto/*.proto)
-PROTOC = $(PY) -m grpc_tools.protoc -Itarry/proto=proto \
+ROCKETMQ_PROTOS := $(wildcard gateway/rocketmq/protocol/*.proto)
+GENERATED_FROM := $(PROTOS:%=tarry/%) $(ROCKETMQ_PROTOS:%=tarry/%)
+PROTOC = $(PY) -m grpc_tools.protoc -Itarry/proto=proto -Itarry/gateway/rocketmq/protocol=gateway/rocketmq/protocol \
 	-I"$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 
 .PHONY: help
@@ -70,18 +72,18 @@ types: $(READY) ## mypy, strict
 	$(VENV)/bin/mypy
 
 .PHONY: proto
-proto: $(READY) ## generate the code from proto/*.proto
-	$(PROTOC) --python_out=.src --pyi_out=.src --grpc_python_out=.src $(PROTOS:proto/%=tarry/proto/%)
+proto: $(READY) ## generate the code from proto/*.proto, and from RocketMQ's protocol
+	$(PROTOC) --python_out=.src --pyi_out=.src --grpc_python_out=.src $(GENERATED_FROM)
 
 .PHONY: proto-check
 proto-check: $(READY) ## prove that the committed generated code is current
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
-	$(PROTOC) --python_out="$$fresh" --pyi_out="$$fresh" --grpc_python_out="$$fresh" $(PROTOS:proto/%=tarry/proto/%); \
-	for made in "$$fresh"/tarry/proto/*; do \
-		cmp "$$made" "proto/$${made##*/}" || { echo "run 'make proto' and commit" >&2; exit 1; }; \
+	$(PROTOC) --python_out="$$fresh" --pyi_out="$$fresh" --grpc_python_out="$$fresh" $(GENERATED_FROM); \
+	for made in "$$fresh"/tarry/proto/* "$$fresh"/tarry/gateway/rocketmq/protocol/*; do \
+		cmp "$$made" "$${made#"$$fresh"/tarry/}" || { echo "run 'make proto' and commit" >&2; exit 1; }; \
 	done; \
-	for kept in proto/*_pb2*; do \
-		test -e "$$fresh/tarry/proto/$${kept##*/}" || { echo "$$kept has no .proto any more" >&2; exit 1; }; \
+	for kept in proto/*_pb2* gateway/rocketmq/protocol/*_pb2*; do \
+		test -e "$$fresh/tarry/$$kept" || { echo "$$kept has no .proto any more" >&2; exit 1; }; \
 	done; \
 	echo "generated code is current"
 

@@ -14,7 +14,9 @@ from tarry.client.cli.options import OnCluster, cluster_command
 from tarry.client.cli.output import Output, print_json, words
 from tarry.proto.extras import require
 
-gateway_app = typer.Typer(no_args_is_help=True, help="Ways to the cluster for programs without gRPC.")
+gateway_app = typer.Typer(
+    no_args_is_help=True, help="Ways to the cluster for programs without tarry's client."
+)
 EPILOG = "Exit codes: 0 ended as asked, 2 wrong usage, a fault in the file, or the address is in use."
 
 
@@ -97,10 +99,87 @@ def http(
     asyncio.run(serve(settings, read, listener, names, origin or (), pair))
 
 
-def _listener(listen: str) -> socket.socket:
-    """Return the socket of ``host:port``. Raises ValueError, OSError."""
-    name, separator, port = listen.rpartition(":")
+@cluster_command(gateway_app, epilog=EPILOG)
+def rocketmq(
+    listen: Annotated[str, typer.Option(help="host:port of the service; port 0: any free one.")] = (
+        "127.0.0.1:8081"
+    ),
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="TOML file with limits, access keys and secrets; gateway/ROCKETMQ.md has its keys.",
+        ),
+    ] = None,
+    advertise: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="host:port that clients are told to call, once for each gateway; else the one they called."
+        ),
+    ] = None,
+    own_certificate: Annotated[
+        Path | None,
+        typer.Option("--certificate", exists=True, dir_okay=False, help="PEM file: serve TLS with it."),
+    ] = None,
+    own_key: Annotated[
+        Path | None, typer.Option("--key", exists=True, dir_okay=False, help="PEM file of its private key.")
+    ] = None,
+    *,
+    cluster: OnCluster,
+) -> None:
+    """Serve RocketMQ 5's own clients until Ctrl-C: send, now or later, recall, receive, settle.
+
+    Clients' access keys stand for tokens, by the file; --token is not lent to them. Any number of gateways
+    may run: a client may come to another one at any time.
+    """
+    from tarry.gateway.rocketmq.config import DEFAULT, load
+    from tarry.gateway.rocketmq.server import Certificate, serve
+
+    if (own_certificate is None) != (own_key is None):
+        raise typer.BadParameter("--certificate and --key go together")
+    settings = cluster.client().settings
+    try:
+        read = DEFAULT if config is None else load(config)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{config}: {error}", param_hint="--config") from None
+    try:
+        place = _place(listen)
+        told = [_place(each) for each in advertise or ()]
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--listen or --advertise") from None
+    pair = None
+    if own_certificate is not None and own_key is not None:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(own_certificate, own_key)
+        except (OSError, ssl.SSLError) as error:
+            raise typer.BadParameter(f"{own_certificate}: {error}", param_hint="--certificate") from None
+        pair = Certificate(own_certificate.read_bytes(), own_key.read_bytes())
+
+    def on_listening(port: int) -> None:
+        host = place[0]
+        address = f"{f'[{host}]' if ':' in host else host}:{port}"
+        if cluster.output is Output.JSON:
+            print_json({"address": address})
+        else:
+            words().print(f"gateway for RocketMQ's clients: {address} (Ctrl-C ends it)", soft_wrap=True)
+
+    try:
+        asyncio.run(serve(settings, read, place, told, pair, on_listening))
+    except OSError as error:
+        raise typer.BadParameter(f"cannot listen on {listen}: {error}", param_hint="--listen") from None
+
+
+def _place(text: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``. Raises ValueError."""
+    name, separator, port = text.rpartition(":")
     if not separator or not name or not port.isdecimal() or int(port) > 65_535:
         raise ValueError("expected host:port, such as 127.0.0.1:8090")
+    return name.strip("[]"), int(port)
+
+
+def _listener(listen: str) -> socket.socket:
+    """Return the socket of ``host:port``. Raises ValueError, OSError."""
+    name, port = _place(listen)
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
-    return socket.create_server((name.strip("[]"), int(port)), family=family, backlog=512)
+    return socket.create_server((name, port), family=family, backlog=512)

@@ -1,4 +1,4 @@
-"""``tarry gateway http``: wrong usage is told in a word, before anything is served."""
+"""``tarry gateway http`` and ``rocketmq``: wrong usage is told in a word, before anything is served."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from tarry.gateway.command import gateway_app
+from tarry.gateway.rocketmq.config import load
 
 HERE = str(Path(__file__))
 
@@ -35,13 +36,58 @@ HERE = str(Path(__file__))
     ],
 )
 def test_wrong_usage_ends_with_two_and_a_word_about_it(arguments: list[str], said: str) -> None:
-    result = CliRunner().invoke(gateway_app, arguments, env={"COLUMNS": "200"})
+    result = CliRunner().invoke(gateway_app, ["http", *arguments], env={"COLUMNS": "200"})
     assert result.exit_code == 2, result.output
     assert said in " ".join(Text.from_ansi(result.stderr).plain.replace("│", " ").split())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--listen", "nowhere"], "host:port"),
+        (["--advertise", "nowhere"], "host:port"),
+        (["--listen", "192.0.2.1:0"], "cannot listen on"),
+        (["--config", "missing.toml"], "missing.toml"),
+        (["--config", HERE], "no TOML"),
+        (["--certificate", HERE], "go together"),
+        (["--certificate", HERE, "--key", HERE], "--certificate"),
+        (["--server", "nowhere"], "host:port"),
+    ],
+)
+def test_wrong_usage_of_the_other_ends_alike(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(gateway_app, ["rocketmq", *arguments], env={"COLUMNS": "200"})
+    assert result.exit_code == 2, result.output
+    assert said in " ".join(Text.from_ansi(result.stderr).plain.replace("│", " ").split())
+
+
+def test_the_help_of_the_other_names_all_options() -> None:
+    result = CliRunner().invoke(gateway_app, ["rocketmq", "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    for option in ("--listen", "--config", "--advertise", "--certificate", "--key", "--output", "--server"):
+        assert option in Text.from_ansi(result.stdout).plain
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[limits]\ncalls_max = 0", "limits.calls_max"),
+        ("[limits]\nunknown = 1", "limits.unknown"),
+        ('secrets = ["short"]', "16 characters"),
+        ('[[key]]\naccess_key = "a"\ntoken = "t"', "go together"),
+        ('[[key]]\ntoken = "t"\naccess_key = ""\n[[key]]\ntoken = "t"\naccess_key = ""', "one access_key"),
+        ("[types]\norders = []", "name one type"),
+        ('[types]\norders = ["TRANSACTION"]', "types.orders.0"),
+    ],
+)
+def test_a_fault_in_the_file_of_the_other_is_named(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "rocketmq.toml"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=said):
+        load(file)
+
+
 def test_the_help_says_what_it_does_and_names_all_options() -> None:
-    result = CliRunner().invoke(gateway_app, ["--help"], env={"COLUMNS": "200"})
+    result = CliRunner().invoke(gateway_app, ["http", "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
     for option in (
         "--listen",

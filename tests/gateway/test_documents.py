@@ -20,6 +20,8 @@ from tarry.gateway.http.strict_json import DEPTH_MAX
 from tarry.gateway.push.post import Delivery
 from tarry.gateway.push.settings import Push
 from tarry.gateway.push.signature import AGE_S_MAX, sign
+from tarry.gateway.rocketmq import config as rocketmq_config
+from tarry.gateway.rocketmq.service import UNARY
 from tarry.proto.reasons import Reason
 
 FOLDER = Path(__file__).resolve().parents[2] / "gateway"
@@ -27,9 +29,12 @@ README = (FOLDER / "README.md").read_text()
 DESIGN = (FOLDER / "DESIGN.md").read_text()
 
 
-def rows(head: str) -> list[list[str]]:
-    """Return the rows of the README's table with this head."""
-    table = README.partition(head)[2].partition("\n\n")[0]
+ROCKETMQ = (FOLDER / "ROCKETMQ.md").read_text()
+
+
+def rows(head: str, page: str = README) -> list[list[str]]:
+    """Return the rows of a page's table with this head."""
+    table = page.partition(head)[2].partition("\n\n")[0]
     assert table, head
     return [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
 
@@ -40,20 +45,41 @@ def test_the_table_of_operations_has_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "model"),
+    ("head", "model", "page"),
     [
-        ("| key of `[limits]` | default | meaning |", Limits),
-        ("| key of `[[push]]` | default | meaning |", Push),
+        ("| key of `[limits]` | default | meaning |", Limits, README),
+        ("| key of `[[push]]` | default | meaning |", Push, README),
+        ("| key of `[limits]` | default | meaning |", rocketmq_config.Limits, ROCKETMQ),
+        ("| key of `[[key]]` | default | meaning |", rocketmq_config.Key, ROCKETMQ),
     ],
 )
-def test_the_tables_of_keys_have_each_with_its_default(head: str, model: type[BaseModel]) -> None:
+def test_the_tables_of_keys_have_each_with_its_default(head: str, model: type[BaseModel], page: str) -> None:
     def shown(value: Any) -> str:
         return "none" if value is None else f"`{json.dumps(value)}`"
 
-    assert rows(head) == [
+    assert rows(head, page) == [
         [f"`{name}`", "needed" if field.is_required() else shown(field.default), str(field.description)]
         for name, field in model.model_fields.items()
     ]
+
+
+def test_the_page_of_rocketmq_has_each_method_and_each_key() -> None:
+    told = {name for names, _ in rows("| method | what it does |", ROCKETMQ) for name in names.split(", ")}
+    assert told == {f"`{name}`" for name in (*UNARY, "ReceiveMessage", "Telemetry")}
+    fields = rocketmq_config.Config.model_fields
+    assert rows("| key | default | meaning |", ROCKETMQ) == [
+        [f"`{name}`", f"`{json.dumps(fields[name].default)}`", str(fields[name].description)]
+        for name in fields
+        if name not in ("limits", "key")
+    ]
+
+
+def test_the_file_of_the_page_of_rocketmq_is_one(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", ROCKETMQ, re.DOTALL)
+    file = tmp_path / "rocketmq.toml"
+    file.write_text(example)
+    (key,) = rocketmq_config.load(file).key
+    assert key.access_key == "shop"
 
 
 def test_the_table_of_statuses_has_each_reason_that_it_does_not_leave_to_400() -> None:
@@ -111,5 +137,9 @@ def test_the_design_has_every_module() -> None:
     named = set(
         re.findall(r"`([\w/]+)`(?=[,| ]*(?:`|\|))", "\n".join(line[:80] for line in table.splitlines()))
     )
-    there = {path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.py")}
+    there = {
+        path.relative_to(FOLDER).with_suffix("").as_posix()
+        for path in FOLDER.rglob("*.py")
+        if "_pb2" not in path.name
+    }
     assert there <= named

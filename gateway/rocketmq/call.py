@@ -1,0 +1,70 @@
+"""A call that is admitted, and what all calls share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import grpc
+
+from tarry.client.settings import Settings
+from tarry.gateway.rocketmq.access import Access, Accesses
+from tarry.gateway.rocketmq.admission import Admission
+from tarry.gateway.rocketmq.codes import Refusal
+from tarry.gateway.rocketmq.config import Config
+from tarry.gateway.rocketmq.handles import Handles
+from tarry.gateway.rocketmq.presence import Presence
+from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
+from tarry.gateway.rocketmq.renewal import Renewals
+from tarry.gateway.rocketmq.routes import Routes
+
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+ANSWER_MS: Final = 200
+"""Of a client's deadline, kept for the answer's way back."""
+
+
+class Gateway:
+    """State that all calls share: nothing of it has to outlive the process."""
+
+    def __init__(self, settings: Settings, config: Config, routes: Routes) -> None:
+        self.config, self.routes = config, routes
+        self.accesses = Accesses(settings, config)
+        self.admission = Admission(config.limits)
+        self.handles = Handles(config.secrets)
+        self.presence = Presence(config.limits.client_silent_ms, time.monotonic)
+        self.renewals = Renewals(config.limits, self.presence, time.monotonic)
+        self.ending = asyncio.Event()
+        """Set once the process is told to end: what waits ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call: who makes it, and until when it has to be answered."""
+
+    gateway: Gateway
+    access: Access
+    client_id: str
+    remaining_ms: int | None
+    """Of the client's deadline as the call began; None: it has none, as calls of Go may."""
+
+    @property
+    def budget_s(self) -> float:
+        """Time in which to answer a call that does not wait."""
+        most_ms = self.gateway.config.limits.call_ms
+        if self.remaining_ms is not None:
+            most_ms = min(most_ms, max(self.remaining_ms - ANSWER_MS, self.remaining_ms // 2))
+        return most_ms / 1_000
+
+
+def call_of(context: Context, gateway: Gateway) -> Call:
+    """Return the call of a context, by its headers. Raises Refusal."""
+    headers = {name: value for name, value in context.invocation_metadata() or () if isinstance(value, str)}
+    client_id = headers.get("x-mq-client-id", "")
+    if not client_id:
+        raise Refusal(Code.CLIENT_ID_REQUIRED, "client id cannot be empty")
+    access = gateway.accesses.of(headers.get("authorization", ""), headers.get("x-mq-date-time", ""))
+    gateway.presence.seen(client_id)
+    remaining_s = context.time_remaining()
+    return Call(gateway, access, client_id, None if remaining_s is None else max(0, int(remaining_s * 1_000)))

@@ -1,0 +1,144 @@
+"""The file of the gateway for RocketMQ's clients: limits, access keys, secrets, types of topics."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+Count: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000)]
+Bytes: TypeAlias = Annotated[int, Field(ge=1_024, le=64 << 20)]
+Duration: TypeAlias = Annotated[int, Field(ge=1, le=24 * 3_600_000)]
+Type: TypeAlias = Literal["NORMAL", "FIFO", "DELAY"]
+
+
+class Table(BaseModel):
+    """A table of the file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Limits(Table):
+    """Bounds of what the gateway takes; beyond them it refuses, before its memory grows."""
+
+    body_bytes_max: Bytes = Field(
+        default=262_144,
+        description="bytes of a message's body; no more than the nodes' `limits.body_bytes_max`",
+    )
+    bodies_bytes_max: Bytes = Field(
+        default=33_554_432, description="bytes of the bodies of all `SendMessage` at once"
+    )
+    batch_messages_max: Annotated[int, Field(ge=1, le=1_000)] = Field(
+        default=100, description="messages of one `SendMessage`, handles of one `AckMessage`"
+    )
+    properties_max: Annotated[int, Field(ge=0, le=1_000)] = Field(
+        default=128, description="properties of a message; the nodes' `limits.properties_max` counts, too"
+    )
+    properties_bytes_max: Bytes = Field(
+        default=16_384, description="bytes of the names and values of a message's properties"
+    )
+    receive_messages_max: Annotated[int, Field(ge=1, le=1_000)] = Field(
+        default=32, description="messages of one answer to `ReceiveMessage`"
+    )
+    wait_ms_max: Annotated[int, Field(ge=0, le=30_000)] = Field(
+        default=20_000,
+        description="how long `ReceiveMessage` may wait; no more than the nodes' `delivery.wait_ms_max`",
+    )
+    invisible_ms_min: Duration = Field(
+        default=10_000,
+        description="shortest invisible duration; no less than the nodes' `delivery.lease_ms_min`",
+    )
+    invisible_ms_max: Duration = Field(
+        default=43_200_000, description="longest one; no more than the nodes' `delivery.lease_ms_max`"
+    )
+    call_ms: Duration = Field(
+        default=10_000, description="in which a call is answered whose client names no deadline"
+    )
+    calls_max: Count = Field(default=1_000, description="calls at once that neither wait nor stream")
+    polls_max: Count = Field(default=2_000, description="calls of `ReceiveMessage` at once")
+    streams_max: Count = Field(default=2_000, description="streams of `Telemetry` at once")
+    renewed_max: Count = Field(
+        default=100_000, description="messages in push consumers' hands whose invisibility is renewed"
+    )
+    renewed_lease_ms: Annotated[int, Field(ge=1_000, le=3_600_000)] = Field(
+        default=60_000, description="for which a push consumer's message stays invisible without a renewal"
+    )
+    renewed_ms_max: Duration = Field(
+        default=10_800_000, description="for which a push consumer's message is kept invisible in all"
+    )
+    client_silent_ms: Duration = Field(
+        default=40_000,
+        description="after which nothing is renewed for a client that neither calls nor has a stream",
+    )
+    end_ms: Duration = Field(default=5_000, description="for which calls go on once it is told to end")
+
+
+class Key(Table):
+    """An access key, and the token of the cluster that it stands for."""
+
+    access_key: str = Field(
+        min_length=0, max_length=200, description="as clients send it; empty: clients without credentials"
+    )
+    secret_key: str = Field(default="", max_length=200, repr=False, description="that clients sign with")
+    token: str = Field(min_length=1, max_length=1_000, repr=False, description="of the cluster")
+
+    @model_validator(mode="after")
+    def _check(self) -> Key:
+        if bool(self.access_key) != bool(self.secret_key):
+            raise ValueError("access_key and secret_key go together; neither: clients without credentials")
+        if not self.token.isascii() or not self.token.isprintable():
+            raise ValueError("token: only printable ASCII characters can be sent")
+        return self
+
+
+class Config(Table):
+    """The whole file."""
+
+    limits: Limits = Limits()
+    key: list[Key] = Field(
+        default=[], max_length=1_000, description="access keys; none: clients are not asked for one"
+    )
+    secrets: list[str] = Field(
+        default=[],
+        max_length=4,
+        description="that sign handles, 16 characters at least; the first signs, all are accepted",
+    )
+    types: dict[str, list[Type]] = Field(
+        default={}, description="topic -> the types of messages that it takes; others take all"
+    )
+    fifo_groups: list[str] = Field(
+        default=[], description="groups whose push consumers repeat a failed message on their own, in order"
+    )
+    start: Literal["earliest", "latest"] = Field(default="earliest", description="where a new group begins")
+
+    @model_validator(mode="after")
+    def _check(self) -> Config:
+        names = [key.access_key for key in self.key]
+        if len(set(names)) != len(names):
+            raise ValueError("two keys have one access_key: give each its own")
+        if any(len(secret) < 16 for secret in self.secrets):
+            raise ValueError("secrets: each has 16 characters at least")
+        if any(not types for types in self.types.values()):
+            raise ValueError("types: name one type at least")
+        return self
+
+
+DEFAULT: Final = Config()
+
+
+def load(path: Path) -> Config:
+    """Return the configuration of a file. Raises OSError, and ValueError with a line for each fault."""
+    try:
+        given: dict[str, Any] = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"it is no TOML: {error}") from None
+    try:
+        return Config.model_validate(given)
+    except ValidationError as error:
+        faults = [
+            f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg'].removeprefix('Value error, ')}"
+            for fault in error.errors(include_url=False, include_input=False, include_context=False)
+        ]
+        raise ValueError("\n".join(faults)) from None

@@ -1,0 +1,114 @@
+"""Handles of deliveries and of scheduled messages: all that a later call needs, at any gateway, signed.
+
+They give no right: nodes check the caller's token, and that the consumer has the delivery. With a secret of
+the operator's, nobody can make them up either, and so settle what another consumer of the group was given.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tarry.client.integers import UINT32_MAX, UINT64_MAX
+
+CHARACTERS_MAX: Final = 2_048
+_MAC_BYTES: Final = 16
+_WITHOUT_A_SECRET: Final = b"tarry gateway rocketmq: no secret is configured"
+_RECEIPT: Final = "r1"
+_RECALL: Final = "c1"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The consumer that has a message in hand, and the queue from which it has it."""
+
+    topic: str
+    group: str
+    consumer: str
+    queue: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A delivery to a consumer."""
+
+    holder: Holder
+    offset: int
+    push: bool
+    """To a push consumer, for which a new duration means that it has failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """A scheduled message."""
+
+    topic: str
+    id: str
+    """The cluster's id."""
+    message_id: str
+    """The client's."""
+
+
+class Handles:
+    """Signs handles, and reads those that any gateway with the same secrets has signed."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._keys = [secret.encode() for secret in secrets] or [_WITHOUT_A_SECRET]
+
+    def receipt(self, receipt: Receipt) -> str:
+        """Return the handle of a delivery."""
+        holder = receipt.holder
+        fields = [holder.topic, holder.group, holder.consumer, holder.queue, receipt.offset, receipt.push]
+        return self._signed(_RECEIPT, fields)
+
+    def parse_receipt(self, text: str) -> Receipt:
+        """Return the delivery of a handle. Raises ValueError."""
+        match self._read(_RECEIPT, text):
+            case [str(topic), str(group), str(consumer), int(queue), int(offset), bool(push)]:
+                if 0 <= queue <= UINT32_MAX and 0 <= offset <= UINT64_MAX:
+                    return Receipt(Holder(topic, group, consumer, queue), offset, push)
+        raise ValueError("receipt handle is invalid")
+
+    def recall(self, recall: Recall) -> str:
+        """Return the handle of a scheduled message."""
+        return self._signed(_RECALL, [recall.topic, recall.id, recall.message_id])
+
+    def parse_recall(self, text: str) -> Recall:
+        """Return the scheduled message of a handle. Raises ValueError."""
+        match self._read(_RECALL, text):
+            case [str(topic), str(message_id), str(given)]:
+                return Recall(topic, message_id, given)
+        raise ValueError("recall handle is invalid")
+
+    def _signed(self, version: str, fields: list[Any]) -> str:
+        content = json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode()
+        mac = _mac(self._keys[0], version, content)
+        return f"{version}.{base64.urlsafe_b64encode(mac + content).decode().rstrip('=')}"
+
+    def _read(self, version: str, text: str) -> list[Any] | None:
+        """Return the fields of a handle; None: it is none, or nobody of us has signed it."""
+        begin, _, encoded = text.partition(".")
+        if begin != version or len(text) > CHARACTERS_MAX:
+            return None
+        try:
+            raw = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            return None
+        mac, content = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
+        if not any(hmac.compare_digest(mac, _mac(key, version, content)) for key in self._keys):
+            return None
+        try:
+            fields = json.loads(content)
+        except ValueError:  # without a secret anybody can sign
+            return None
+        return fields if isinstance(fields, list) else None
+
+
+def _mac(key: bytes, version: str, content: bytes) -> bytes:
+    return hmac.digest(key, version.encode() + content, hashlib.sha256)[:_MAC_BYTES]

@@ -1,0 +1,60 @@
+"""Names of topics and groups: as RocketMQ's clients write them, and as the cluster has them.
+
+A namespace is what a topic's name begins with, up to a dot. Clients allow no dots in names but percent signs,
+which stand for dots here, so that every topic has a name that they can send: ``dlq%billing%orders``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from tarry.gateway.rocketmq.codes import Refusal
+from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, Resource
+
+TOPIC_CHARS_MAX: Final = 127
+GROUP_CHARS_MAX: Final = 100
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_OF_THE_BROKER: Final = ("rmq_sys_", "schedule_topic_xxxx")
+
+
+def topic_of(resource: Resource) -> str:
+    """Return the cluster's name of a topic. Raises Refusal."""
+    return _topic(resource.resource_namespace, resource.name)
+
+
+def group_of(resource: Resource) -> str:
+    """Return the cluster's name of a group; of namespaces that of its topic counts. Raises Refusal."""
+    return _group(resource.name)
+
+
+@lru_cache(maxsize=4096)
+def _topic(namespace: str, given: str) -> str:
+    name = given.replace("%", ".")
+    if not name.strip():
+        raise Refusal(Code.ILLEGAL_TOPIC, "The specified topic is blank")
+    if len(name) > TOPIC_CHARS_MAX:
+        text = f"The specified topic is longer than topic max length {TOPIC_CHARS_MAX}."
+        raise Refusal(Code.ILLEGAL_TOPIC, text)
+    if name.lower().startswith(_OF_THE_BROKER):
+        raise Refusal(Code.ILLEGAL_TOPIC, "cannot access system topic")
+    whole = f"{namespace}.{name}" if namespace else name
+    if _NAME.fullmatch(whole) is None:
+        text = f"The specified topic[{given[:80]}] contains illegal characters, allowing only letters, digits"
+        raise Refusal(Code.ILLEGAL_TOPIC, f"{text}, '_' and '-', '%' for a dot, and no '-' or dot first")
+    return whole
+
+
+@lru_cache(maxsize=4096)
+def _group(given: str) -> str:
+    name = given.replace("%", ".")
+    if not name.strip():
+        raise Refusal(Code.ILLEGAL_CONSUMER_GROUP, "the specified group is blank")
+    if len(name) > GROUP_CHARS_MAX:
+        text = f"the specified group is longer than group max length {GROUP_CHARS_MAX}."
+        raise Refusal(Code.ILLEGAL_CONSUMER_GROUP, text)
+    if _NAME.fullmatch(name) is None:
+        text = f"the specified group[{given[:80]}] contains illegal characters, allowing only letters, digits"
+        raise Refusal(Code.ILLEGAL_CONSUMER_GROUP, f"{text}, '_' and '-', and no '-' first")
+    return name

@@ -1,0 +1,279 @@
+"""Operations of consumers: receive with a long poll, and what becomes of each message."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tarry.client.aio import AckOutcome, Puller
+from tarry.client.consumers.message import View
+from tarry.client.consumers.unsettled import Verdict
+from tarry.client.errors import TarryError
+from tarry.gateway.rocketmq.call import Call
+from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
+from tarry.gateway.rocketmq.handles import Holder, Receipt
+from tarry.gateway.rocketmq.messages import delivered_message
+from tarry.gateway.rocketmq.names import group_of, topic_of
+from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
+from tarry.gateway.rocketmq.protocol import service_pb2 as service
+from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, FilterType
+
+MARGIN_MS: Final = 1_500
+"""Of a client's deadline, kept for an answer after the wait: half of the time that a request has."""
+INLINE_BYTES_MAX: Final = 262_144
+"""Bytes of bodies whose digests are made within a turn of the event loop."""
+RELEASE_S: Final = 5.0
+"""Within which what nobody receives any more is given back."""
+
+
+async def receive(
+    call: Call, request: service.ReceiveMessageRequest
+) -> AsyncIterator[service.ReceiveMessageResponse]:
+    """Yield a status, the messages that are due, and last the time. It needs no settings from before."""
+    limits = call.gateway.config.limits
+    topic, group = topic_of(request.message_queue.topic), group_of(request.group)
+    tags, condition = _filter_of(request.filter_expression)
+    lease_ms = (
+        limits.renewed_lease_ms if request.auto_renew else _invisible_ms(request.invisible_duration, call)
+    )
+    if request.auto_renew:
+        call.gateway.renewals.check_room()
+    count = min(request.batch_size, limits.receive_messages_max)
+    messages: list[View] = []
+    puller = call.access.client.puller(
+        topic,
+        group,
+        name=f"rocketmq-{secrets.token_hex(8)}",
+        tags=tags,
+        filter=condition,
+        lease_ms=lease_ms,
+        start=call.gateway.config.start,
+    )
+    if count > 0:
+        messages = await _received(call, puller, count, _wait_ms(request, call))
+    if not messages:
+        yield service.ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, "no new message"))
+    else:
+        yield service.ReceiveMessageResponse(status=status())
+        for message in await _told(call, request, puller, messages, lease_ms):
+            yield service.ReceiveMessageResponse(message=message)
+    yield service.ReceiveMessageResponse(delivery_timestamp=_now())
+
+
+async def _received(call: Call, puller: Puller, count: int, wait_ms: int) -> list[View]:
+    """Return what comes; nothing once the gateway ends. What comes as the client leaves is given back."""
+    received = asyncio.ensure_future(puller.receive(count, wait_ms=wait_ms))
+    ending = asyncio.ensure_future(call.gateway.ending.wait())
+    try:
+        await asyncio.wait({received, ending}, return_when=asyncio.FIRST_COMPLETED)
+        return received.result() if received.done() else []
+    except asyncio.CancelledError:
+        if received.done() and not received.cancelled() and received.exception() is None:
+            await give_back(puller, received.result())
+        raise
+    finally:
+        for task in (received, ending):
+            task.cancel()
+        await asyncio.gather(received, ending, return_exceptions=True)
+
+
+async def give_back(puller: Puller, messages: Sequence[View]) -> None:
+    """Have messages delivered to others, which nobody has received."""
+    if messages:
+        with contextlib.suppress(TarryError, TimeoutError):
+            async with asyncio.timeout(RELEASE_S):
+                await puller.nack(messages, 0)
+
+
+async def _told(
+    call: Call,
+    request: service.ReceiveMessageRequest,
+    puller: Puller,
+    messages: Sequence[View],
+    lease_ms: int,
+) -> list[definition.Message]:
+    """Return the messages as the client gets them."""
+    receipts = [
+        Receipt(
+            Holder(view.topic, puller.group, puller.name, view.queue), view.offset, push=request.auto_renew
+        )
+        for view in messages
+    ]
+    if request.auto_renew:
+        for receipt in receipts:
+            call.gateway.renewals.add(call.access, call.client_id, receipt)
+    queue = request.message_queue
+
+    def made() -> list[definition.Message]:
+        return [
+            delivered_message(
+                view, queue.topic, call.gateway.handles.receipt(receipt), lease_ms, max(0, queue.id)
+            )
+            for view, receipt in zip(messages, receipts, strict=True)
+        ]
+
+    if sum(len(view.body) for view in messages) <= INLINE_BYTES_MAX:
+        return made()
+    return await asyncio.to_thread(made)
+
+
+def _filter_of(expression: definition.FilterExpression) -> tuple[list[str], str]:
+    """Return tags and condition of a filter. Raises Refusal."""
+    text = expression.expression.strip()
+    if expression.type == FilterType.SQL:
+        if not text:
+            raise Refusal(Code.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty")
+        return [], text
+    if text in ("", "*"):
+        return [], ""
+    tags = [tag.strip() for tag in text.split("||")]
+    if not all(tags) or any("|" in tag for tag in tags):
+        told = f"the tags {text[:80]!r} are no 'a || b', nor '*'"
+        raise Refusal(Code.ILLEGAL_FILTER_EXPRESSION, told)
+    return list(dict.fromkeys(tags)), ""
+
+
+def milliseconds_of(duration: Duration) -> int:
+    """Return a duration in milliseconds, rounded up. Raises Refusal."""
+    if not 0 <= duration.seconds < 1 << 32 or not 0 <= duration.nanos < 1_000_000_000:
+        raise Refusal(Code.ILLEGAL_INVISIBLE_TIME, "the duration is negative, or none")
+    return duration.seconds * 1_000 - (-duration.nanos // 1_000_000)
+
+
+def _invisible_ms(duration: Duration, call: Call) -> int:
+    limits = call.gateway.config.limits
+    milliseconds = milliseconds_of(duration)
+    if milliseconds < limits.invisible_ms_min:
+        text = f"the invisibleTime is too small. min is {limits.invisible_ms_min}"
+        raise Refusal(Code.ILLEGAL_INVISIBLE_TIME, text)
+    if milliseconds > limits.invisible_ms_max:
+        text = f"the invisibleTime is too large. max is {limits.invisible_ms_max}"
+        raise Refusal(Code.ILLEGAL_INVISIBLE_TIME, text)
+    return milliseconds
+
+
+def _wait_ms(request: service.ReceiveMessageRequest, call: Call) -> int:
+    """Return for how long to wait: as asked; without that, as the deadline allows."""
+    most_ms = call.gateway.config.limits.wait_ms_max
+    if call.remaining_ms is not None:
+        most_ms = min(most_ms, max(0, call.remaining_ms - MARGIN_MS))
+    if not request.HasField("long_polling_timeout"):
+        return most_ms
+    try:
+        return min(most_ms, milliseconds_of(request.long_polling_timeout))
+    except Refusal:
+        raise Refusal(Code.ILLEGAL_POLLING_TIME, "the long polling timeout is negative, or none") from None
+
+
+def _now() -> Timestamp:
+    now = Timestamp()
+    now.GetCurrentTime()
+    return now
+
+
+async def acknowledge(call: Call, request: service.AckMessageRequest) -> service.AckMessageResponse:
+    """Acknowledge messages: they are done. Each has a status of its own."""
+    topic, group = topic_of(request.topic), group_of(request.group)
+    entries, limits = request.entries, call.gateway.config.limits
+    if not entries:
+        raise Refusal(Code.BAD_REQUEST, "ack message result is empty")
+    if len(entries) > limits.batch_messages_max:
+        text = f"{len(entries)} handles are too many, a request has {limits.batch_messages_max}"
+        raise Refusal(Code.PAYLOAD_TOO_LARGE, text)
+    places: dict[Holder, dict[int, list[int]]] = {}
+    answers = [status() for _ in entries]
+    for at, entry in enumerate(entries):
+        try:
+            receipt = _receipt(call, entry.receipt_handle, topic, group)
+        except Refusal as refusal:
+            answers[at] = status_of_error(refusal)
+        else:
+            places.setdefault(receipt.holder, {}).setdefault(receipt.offset, []).append(at)
+            call.gateway.renewals.drop(receipt)
+    for told in await asyncio.gather(*(_acknowledged(call, *one) for one in places.items())):
+        for at, answer in told:
+            answers[at] = answer
+    codes = {answer.code for answer in answers}
+    top = answers[0] if len(codes) == 1 else status(Code.MULTIPLE_RESULTS, "entries differ")
+    return service.AckMessageResponse(
+        status=top,
+        entries=[
+            service.AckMessageResultEntry(
+                message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=answer
+            )
+            for entry, answer in zip(entries, answers, strict=True)
+        ],
+    )
+
+
+async def _acknowledged(
+    call: Call, holder: Holder, places: dict[int, list[int]]
+) -> list[tuple[int, definition.Status]]:
+    """Acknowledge offsets of one consumer; return the status for each place in the request."""
+    try:
+        outcomes = await _settle(call, holder, Verdict(holder.queue), list(places))
+        answers = [
+            status() if outcome is AckOutcome.OK else status_of_error(_stale()) for outcome in outcomes
+        ]
+    except (TarryError, TimeoutError) as error:
+        answers = [status_of_error(error)] * len(places)
+    return [(at, answer) for listed, answer in zip(places.values(), answers, strict=True) for at in listed]
+
+
+async def change_invisible_duration(
+    call: Call, request: service.ChangeInvisibleDurationRequest
+) -> service.ChangeInvisibleDurationResponse:
+    """Have what a push consumer has failed at delivered later; keep what a simple one has for longer.
+
+    No duration, as Node sends it, is the group's back-off for a push consumer, and at once for a simple one.
+    """
+    receipt = _receipt(call, request.receipt_handle, topic_of(request.topic), group_of(request.group))
+    milliseconds = milliseconds_of(request.invisible_duration)
+    most = call.gateway.config.limits.invisible_ms_max
+    if milliseconds > most:
+        raise Refusal(Code.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is too large. max is {most}")
+    queue = receipt.holder.queue
+    if receipt.push:
+        verdict = Verdict.nacking(queue, milliseconds or None)
+    elif milliseconds == 0:
+        verdict = Verdict.nacking(queue, 0)
+    else:
+        verdict = Verdict.extending(queue, max(milliseconds, call.gateway.config.limits.invisible_ms_min))
+    await _settle_one(call, receipt, verdict)
+    return service.ChangeInvisibleDurationResponse(status=status(), receipt_handle=request.receipt_handle)
+
+
+async def _settle_one(call: Call, receipt: Receipt, verdict: Verdict) -> None:
+    """Give a verdict on a delivery. Raises Refusal where it is in hand no more."""
+    (outcome,) = await _settle(call, receipt.holder, verdict, [receipt.offset])
+    call.gateway.renewals.drop(receipt)
+    if outcome is not AckOutcome.OK:
+        raise _stale()
+
+
+async def _settle(call: Call, holder: Holder, verdict: Verdict, offsets: list[int]) -> list[AckOutcome]:
+    puller = call.access.client.puller(holder.topic, holder.group, name=holder.consumer)
+    async with asyncio.timeout(call.budget_s):
+        return await puller.settle(verdict, offsets)
+
+
+def _receipt(call: Call, handle: str, topic: str, group: str) -> Receipt:
+    """Return the delivery of a handle, which has to be of the request's topic and group. Raises Refusal."""
+    try:
+        receipt = call.gateway.handles.parse_receipt(handle)
+    except ValueError as error:
+        raise Refusal(Code.INVALID_RECEIPT_HANDLE, str(error)) from None
+    if (receipt.holder.topic, receipt.holder.group) != (topic, group):
+        raise Refusal(Code.INVALID_RECEIPT_HANDLE, "receipt handle is of another topic or group")
+    return receipt
+
+
+def _stale() -> Refusal:
+    text = "receipt handle is expired: its time is over, or the message was settled before"
+    return Refusal(Code.INVALID_RECEIPT_HANDLE, text)

@@ -1,0 +1,105 @@
+"""Renewal: what push consumers have in hand stays invisible while they are there.
+
+A push consumer names no duration. Each delivery to one gets a lease, which is renewed at its half for as long
+as the client is there, up to a bound. No gateway remembers more than these: where one ends, its leases end,
+and what is not settled by then is delivered again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tarry.client.aio import AckOutcome
+from tarry.client.consumers.unsettled import Verdict
+from tarry.client.errors import TarryError
+from tarry.gateway.rocketmq.access import Access
+from tarry.gateway.rocketmq.codes import Refusal
+from tarry.gateway.rocketmq.config import Limits
+from tarry.gateway.rocketmq.handles import Holder, Receipt
+from tarry.gateway.rocketmq.presence import Presence
+from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
+
+STEP_S: Final = 1.0
+"""Between two looks at what is to be renewed."""
+STEP_MAX: Final = 2_000
+"""Deliveries renewed after one look."""
+HOLDERS_AT_ONCE: Final = 16
+
+
+@dataclass(slots=True)
+class _Renewed:
+    access: Access
+    client_id: str
+    next_s: float
+    end_s: float
+
+
+class Renewals:
+    """Deliveries to push consumers through this gateway that are not settled."""
+
+    def __init__(self, limits: Limits, presence: Presence, clock_s: Callable[[], float]) -> None:
+        self._limits, self._presence, self._clock_s = limits, presence, clock_s
+        self._period_s = limits.renewed_lease_ms / 2_000
+        self._waiting: OrderedDict[tuple[Holder, int], _Renewed] = OrderedDict()  # the next first
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def check_room(self) -> None:
+        """Refuse to deliver more to push consumers than is renewed. Raises Refusal."""
+        if len(self._waiting) >= self._limits.renewed_max:
+            text = f"push consumers have {len(self._waiting):,} messages in hand, the maximum of a gateway"
+            raise Refusal(Code.TOO_MANY_REQUESTS, text)
+
+    def add(self, access: Access, client_id: str, receipt: Receipt) -> None:
+        """Keep a delivery invisible from now on; it has just been leased."""
+        now_s = self._clock_s()
+        end_s = now_s + self._limits.renewed_ms_max / 1_000
+        key = receipt.holder, receipt.offset
+        self._waiting[key] = _Renewed(access, client_id, now_s + self._period_s, end_s)
+        self._waiting.move_to_end(key)
+
+    def drop(self, receipt: Receipt) -> None:
+        """Leave a delivery alone: it is settled, or its client has said for how long it needs it."""
+        self._waiting.pop((receipt.holder, receipt.offset), None)
+
+    async def run(self) -> None:
+        """Renew until cancelled."""
+        while True:
+            await asyncio.sleep(STEP_S)
+            await self.renew()
+
+    async def renew(self) -> None:
+        """Renew what is due for it now."""
+        chosen: dict[tuple[Access, Holder], list[tuple[int, _Renewed]]] = {}
+        now_s = self._clock_s()
+        for _ in range(STEP_MAX):
+            key = next(iter(self._waiting), None)
+            if key is None or self._waiting[key].next_s > now_s:
+                break
+            renewed = self._waiting.pop(key)
+            if renewed.end_s > now_s and self._presence.is_there(renewed.client_id):
+                holder, offset = key
+                chosen.setdefault((renewed.access, holder), []).append((offset, renewed))
+                renewed.next_s = now_s + self._period_s
+                self._waiting[key] = renewed
+        gate = asyncio.Semaphore(HOLDERS_AT_ONCE)
+
+        async def extended(access: Access, holder: Holder, listed: list[tuple[int, _Renewed]]) -> None:
+            async with gate:
+                offsets = [offset for offset, _ in listed]
+                verdict = Verdict.extending(holder.queue, self._limits.renewed_lease_ms)
+                puller = access.client.puller(holder.topic, holder.group, name=holder.consumer)
+                try:
+                    outcomes = await puller.settle(verdict, offsets)
+                except TarryError:
+                    return  # once more at the next time: the lease still has a half
+            for (offset, renewed), outcome in zip(listed, outcomes, strict=True):
+                if outcome is not AckOutcome.OK and self._waiting.get((holder, offset)) is renewed:
+                    del self._waiting[holder, offset]
+
+        await asyncio.gather(*(extended(*key, listed) for key, listed in chosen.items()))

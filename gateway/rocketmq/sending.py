@@ -1,0 +1,96 @@
+"""Operations of producers: send, now or later, and recall."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tarry.client.aio import CancelOutcome, NewMessage, Scheduled
+from tarry.gateway.rocketmq.call import Call
+from tarry.gateway.rocketmq.codes import Refusal, status
+from tarry.gateway.rocketmq.handles import Recall
+from tarry.gateway.rocketmq.messages import new_message, topic_of_all
+from tarry.gateway.rocketmq.names import topic_of
+from tarry.gateway.rocketmq.protocol import service_pb2 as service
+from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
+
+LONG_PAST_MS = 1
+"""A due time that is past for certain: at once, in a batch with others that name their times."""
+
+
+async def send(call: Call, request: service.SendMessageRequest) -> service.SendMessageResponse:
+    """Store messages, all of them or none; those with a delivery timestamp can be recalled."""
+    limits = call.gateway.config.limits
+    topic = topic_of_all(list(request.messages))
+    if len(request.messages) > limits.batch_messages_max:
+        text = f"{len(request.messages)} messages are too many, a request has {limits.batch_messages_max}"
+        raise Refusal(Code.PAYLOAD_TOO_LARGE, text)
+    messages = [new_message(message, topic, call.gateway.config) for message in request.messages]
+    ids = [message.idempotency_key for message in messages]
+    if len(set(ids)) != len(ids):
+        raise Refusal(Code.ILLEGAL_MESSAGE_ID, "two messages of one request have the same message id")
+    with call.gateway.admission.bodies.taken(sum(len(message.body) for message in messages)):
+        async with asyncio.timeout(call.budget_s):
+            stored = await _stored(call, messages)
+    entries = [
+        service.SendResultEntry(
+            status=status(),
+            message_id=message.idempotency_key,
+            transaction_id=message.idempotency_key,
+            recall_handle=_recall_handle(call, message, scheduled),
+        )
+        for message, scheduled in zip(messages, stored, strict=True)
+    ]
+    return service.SendMessageResponse(status=status(), entries=entries)
+
+
+async def _stored(call: Call, messages: Sequence[NewMessage]) -> list[Scheduled]:
+    if len(messages) == 1:  # shares a request with what others send at the same time
+        (message,) = messages
+        scheduled = await call.access.producer.schedule(
+            message.topic,
+            message.body,
+            due_ms=message.due_ms,
+            delay_ms=message.delay_ms,
+            tags=message.tags,
+            keys=message.keys,
+            properties=message.properties,
+            ordering_key=message.ordering_key,
+            idempotency_key=message.idempotency_key,
+        )
+        return [scheduled]
+    if any(message.due_ms is not None for message in messages):
+        messages = [
+            replace(message, due_ms=LONG_PAST_MS, delay_ms=None) if message.due_ms is None else message
+            for message in messages
+        ]
+    batch = await call.access.producer.schedule_many(messages)
+    overdue, repeats = set(batch.overdue.tolist()), set(batch.repeats.tolist())
+    return [
+        Scheduled(message_id, due_ms, at in overdue, batch.repeated or at in repeats)
+        for at, (message_id, due_ms) in enumerate(zip(batch.ids, batch.due_ms.tolist(), strict=True))
+    ]
+
+
+def _recall_handle(call: Call, message: NewMessage, scheduled: Scheduled) -> str:
+    if message.due_ms in (None, LONG_PAST_MS) or scheduled.overdue:
+        return ""
+    recall = Recall(message.topic, scheduled.id, message.idempotency_key)
+    return call.gateway.handles.recall(recall)
+
+
+async def recall(call: Call, request: service.RecallMessageRequest) -> service.RecallMessageResponse:
+    """Cancel a scheduled message. The answer is definite: OK, and nobody gets it, or MESSAGE_NOT_FOUND."""
+    topic = topic_of(request.topic)
+    try:
+        named = call.gateway.handles.parse_recall(request.recall_handle)
+    except ValueError as error:
+        raise Refusal(Code.BAD_REQUEST, str(error)) from None
+    if named.topic != topic:
+        raise Refusal(Code.BAD_REQUEST, "recall handle is of another topic")
+    async with asyncio.timeout(call.budget_s):
+        outcome = await call.access.producer.cancel(named.id)
+    if outcome not in (CancelOutcome.CANCELLED, CancelOutcome.ALREADY_CANCELLED):
+        raise Refusal(Code.MESSAGE_NOT_FOUND, f"the message cannot be recalled any more: {outcome}")
+    return service.RecallMessageResponse(status=status(), message_id=named.message_id)

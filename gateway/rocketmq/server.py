@@ -1,0 +1,101 @@
+"""The gateway for RocketMQ's clients as a process: served until the process is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+
+from tarry.client.settings import Settings
+from tarry.gateway.rocketmq.call import Gateway
+from tarry.gateway.rocketmq.config import Config
+from tarry.gateway.rocketmq.routes import Routes
+from tarry.gateway.rocketmq.service import handlers
+
+MORE_BYTES: Final = 4 << 20
+"""Of a request beside the bodies that it may have, so that what is too large is refused in the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """The gateway's own certificate and its private key, PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+async def serve(
+    settings: Settings,
+    config: Config,
+    listen: tuple[str, int],
+    advertised: Sequence[tuple[str, int]] = (),
+    certificate: Certificate | None = None,
+    on_listening: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Serve until SIGINT or SIGTERM. ``on_listening`` gets the port. Raises OSError."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    async with running(settings, config, listen, advertised, certificate) as port:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, told.set)
+        try:
+            on_listening(port)
+            await told.wait()
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings,
+    config: Config,
+    listen: tuple[str, int],
+    advertised: Sequence[tuple[str, int]] = (),
+    certificate: Certificate | None = None,
+) -> AsyncIterator[int]:
+    """Serve meanwhile; yield the port. Calls under way end within ``end_ms``. Raises OSError."""
+    limits = config.limits
+    server = grpc.aio.server(
+        options=[
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", limits.body_bytes_max + MORE_BYTES),
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.keepalive_time_ms", 30_000),
+            ("grpc.keepalive_timeout_ms", 10_000),
+        ],
+        maximum_concurrent_rpcs=limits.calls_max + limits.polls_max + limits.streams_max,
+    )
+    host, port = listen
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    try:
+        if certificate is None:
+            bound = server.add_insecure_port(address)
+        else:
+            pair = grpc.ssl_server_credentials([(certificate.key, certificate.certificate)])
+            bound = server.add_secure_port(address, pair)
+    except RuntimeError as error:
+        raise OSError(str(error)) from None
+    if not bound:
+        raise OSError(f"cannot listen on {address}")
+    gateway = Gateway(settings, config, Routes(advertised, (host, bound)))
+    server.add_generic_rpc_handlers((handlers(gateway),))
+    await server.start()
+    renewing = asyncio.create_task(gateway.renewals.run())
+    try:
+        yield bound
+    finally:
+        gateway.ending.set()
+        renewing.cancel()
+        await server.stop(limits.end_ms / 1_000)
+        with contextlib.suppress(asyncio.CancelledError):
+            await renewing
+        await gateway.accesses.close()

@@ -1,0 +1,141 @@
+"""The protocol's methods: which operation serves each, within the limits, and what an error is answered with.
+
+Methods that are not in the tables are answered with gRPC's UNIMPLEMENTED, as RocketMQ's proxy answers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+import grpc
+from google.protobuf.message import Message
+
+from tarry.client.errors import TarryError
+from tarry.gateway.rocketmq import receiving, sending, telemetry
+from tarry.gateway.rocketmq.call import Call, Context, Gateway, call_of
+from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
+from tarry.gateway.rocketmq.messages import types_of
+from tarry.gateway.rocketmq.names import group_of, topic_of
+from tarry.gateway.rocketmq.protocol import service_pb2 as service
+
+SERVICE: Final = "apache.rocketmq.v2.MessagingService"
+Operation: TypeAlias = Callable[[Call, Any], Awaitable[Message]]
+
+
+async def query_route(call: Call, request: service.QueryRouteRequest) -> service.QueryRouteResponse:
+    """Tell where a topic is. Topics are made by their first message, so each has a route."""
+    types = types_of(topic_of(request.topic), call.gateway.config)
+    queues = call.gateway.routes.queues(request.topic, request.endpoints, types)
+    return service.QueryRouteResponse(status=status(), message_queues=queues)
+
+
+async def query_assignment(
+    call: Call, request: service.QueryAssignmentRequest
+) -> service.QueryAssignmentResponse:
+    """Tell a push consumer what to poll."""
+    config = call.gateway.config
+    types, group = types_of(topic_of(request.topic), config), group_of(request.group)
+    fifo = group in config.fifo_groups
+    assignments = call.gateway.routes.assignments(request.topic, request.endpoints, types, fifo)
+    return service.QueryAssignmentResponse(status=status(), assignments=assignments)
+
+
+async def heartbeat(call: Call, request: service.HeartbeatRequest) -> service.HeartbeatResponse:
+    """Note that a client is there; that its settings came to another gateway is no matter."""
+    del call, request
+    return service.HeartbeatResponse(status=status())
+
+
+async def notify_client_termination(
+    call: Call, request: service.NotifyClientTerminationRequest
+) -> service.NotifyClientTerminationResponse:
+    """Note that a client ends: what it has in hand is renewed no more."""
+    del request
+    call.gateway.presence.leave(call.client_id)
+    return service.NotifyClientTerminationResponse(status=status())
+
+
+UNARY: Final[Mapping[str, tuple[Operation, type[Message], type[Message]]]] = {
+    "QueryRoute": (query_route, service.QueryRouteRequest, service.QueryRouteResponse),
+    "QueryAssignment": (query_assignment, service.QueryAssignmentRequest, service.QueryAssignmentResponse),
+    "Heartbeat": (heartbeat, service.HeartbeatRequest, service.HeartbeatResponse),
+    "SendMessage": (sending.send, service.SendMessageRequest, service.SendMessageResponse),
+    "RecallMessage": (sending.recall, service.RecallMessageRequest, service.RecallMessageResponse),
+    "AckMessage": (receiving.acknowledge, service.AckMessageRequest, service.AckMessageResponse),
+    "ChangeInvisibleDuration": (
+        receiving.change_invisible_duration,
+        service.ChangeInvisibleDurationRequest,
+        service.ChangeInvisibleDurationResponse,
+    ),
+    "NotifyClientTermination": (
+        notify_client_termination,
+        service.NotifyClientTerminationRequest,
+        service.NotifyClientTerminationResponse,
+    ),
+}
+"""Method -> operation, request, answer. Each answer has a field ``status``."""
+
+
+def handlers(gateway: Gateway) -> grpc.GenericRpcHandler[Any, Any]:
+    """Return the handlers of all methods."""
+    methods = {name: _unary(gateway, *told) for name, told in UNARY.items()}
+    methods["ReceiveMessage"] = grpc.unary_stream_rpc_method_handler(
+        _polls(gateway),
+        request_deserializer=service.ReceiveMessageRequest.FromString,
+        response_serializer=service.ReceiveMessageResponse.SerializeToString,
+    )
+    methods["Telemetry"] = grpc.stream_stream_rpc_method_handler(
+        _talks(gateway),
+        request_deserializer=service.TelemetryCommand.FromString,
+        response_serializer=service.TelemetryCommand.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+
+def _unary(
+    gateway: Gateway, operation: Operation, request_type: type[Message], answer_type: type[Message]
+) -> grpc.RpcMethodHandler[Any, Any]:
+    make: Callable[..., Message] = answer_type
+
+    async def serve(request: Message, context: Context) -> Message:
+        try:
+            call = call_of(context, gateway)
+            with gateway.admission.calls.taken():
+                return await operation(call, request)
+        except (Refusal, TarryError, TimeoutError) as error:
+            return make(status=status_of_error(error))
+
+    return grpc.unary_unary_rpc_method_handler(
+        serve,
+        request_deserializer=request_type.FromString,
+        response_serializer=answer_type.SerializeToString,
+    )
+
+
+def _polls(gateway: Gateway) -> Callable[..., AsyncIterator[service.ReceiveMessageResponse]]:
+    async def serve(
+        request: service.ReceiveMessageRequest, context: Context
+    ) -> AsyncIterator[service.ReceiveMessageResponse]:
+        try:
+            call = call_of(context, gateway)
+            with gateway.admission.polls.taken():
+                async for answer in receiving.receive(call, request):
+                    yield answer
+        except (Refusal, TarryError, TimeoutError) as error:
+            yield service.ReceiveMessageResponse(status=status_of_error(error))
+
+    return serve
+
+
+def _talks(gateway: Gateway) -> Callable[..., Awaitable[None]]:
+    async def serve(_: AsyncIterator[service.TelemetryCommand], context: Context) -> None:
+        await context.send_initial_metadata(())
+        try:
+            call = call_of(context, gateway)
+            with gateway.admission.streams.taken():
+                await telemetry.talk(call, context)
+        except Refusal as refusal:
+            await telemetry.refuse(refusal, context)
+
+    return serve

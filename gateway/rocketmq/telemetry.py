@@ -1,0 +1,57 @@
+"""Telemetry: the stream on which a client tells its settings, and is answered.
+
+The answer comes twice: Node's client waits for ever where the first comes before all of its routes, and any
+later one ends its wait; to the others it is nothing new. The stream's metadata is sent as it opens: Rust's
+client waits for it before it sends anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from tarry.gateway.rocketmq.call import Call, Context
+from tarry.gateway.rocketmq.codes import Refusal, status_of_error
+from tarry.gateway.rocketmq.protocol import service_pb2 as service
+from tarry.gateway.rocketmq.settings import answer
+
+AGAIN_S: Final = 1.0
+"""After which settings are answered once more."""
+
+
+async def talk(call: Call, context: Context) -> None:
+    """Answer a client's settings until it ends the stream, or the gateway ends."""
+    gateway = call.gateway
+    ending = asyncio.ensure_future(gateway.ending.wait())
+    reading = asyncio.ensure_future(context.read())
+    told: service.TelemetryCommand | None = None
+    try:
+        with gateway.presence.stream(call.client_id):
+            while True:
+                await asyncio.wait(
+                    {reading, ending},
+                    timeout=None if told is None else AGAIN_S,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if ending.done():
+                    return
+                if not reading.done():
+                    await context.write(told)
+                    told = None
+                    continue
+                command = reading.result()
+                if not isinstance(command, service.TelemetryCommand):  # gRPC's EOF
+                    return
+                reading = asyncio.ensure_future(context.read())
+                if command.WhichOneof("command") == "settings":
+                    told = answer(command.settings, gateway.config)
+                    await context.write(told)
+    finally:
+        for task in (reading, ending):
+            task.cancel()
+        await asyncio.gather(reading, ending, return_exceptions=True)
+
+
+async def refuse(refusal: Refusal, context: Context) -> None:
+    """Tell a client why it has no stream."""
+    await context.write(service.TelemetryCommand(status=status_of_error(refusal)))
