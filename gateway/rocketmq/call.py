@@ -46,6 +46,8 @@ class Call:
     gateway: Gateway
     access: Access
     client_id: str
+    language: str
+    """As the client names it: ``PYTHON``, ``JAVA``, ``GO``; Node's says ``HTTP``."""
     remaining_ms: int | None
     """Of the client's deadline as the call began; None: it has none, as calls of Go may."""
 
@@ -67,4 +69,5 @@ def call_of(context: Context, gateway: Gateway) -> Call:
     access = gateway.accesses.of(headers.get("authorization", ""), headers.get("x-mq-date-time", ""))
     gateway.presence.seen(client_id)
     remaining_s = context.time_remaining()
-    return Call(gateway, access, client_id, None if remaining_s is None else max(0, int(remaining_s * 1_000)))
+    remaining_ms = None if remaining_s is None else max(0, int(remaining_s * 1_000))
+    return Call(gateway, access, client_id, headers.get("x-mq-language", "").upper(), remaining_ms)

@@ -92,5 +92,7 @@ async def recall(call: Call, request: service.RecallMessageRequest) -> service.R
     async with asyncio.timeout(call.budget_s):
         outcome = await call.access.producer.cancel(named.id)
     if outcome not in (CancelOutcome.CANCELLED, CancelOutcome.ALREADY_CANCELLED):
-        raise Refusal(Code.MESSAGE_NOT_FOUND, f"the message cannot be recalled any more: {outcome}")
+        # Python's client takes MESSAGE_NOT_FOUND for a success, whatever it has asked for.
+        code = Code.NOT_FOUND if call.language == "PYTHON" else Code.MESSAGE_NOT_FOUND
+        raise Refusal(code, f"MESSAGE_NOT_FOUND: the message cannot be recalled any more, it is {outcome}")
     return service.RecallMessageResponse(status=status(), message_id=named.message_id)

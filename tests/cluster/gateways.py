@@ -1,4 +1,4 @@
-"""The HTTP gateway as a process of its own, beside a real cluster."""
+"""The gateways as processes of their own, beside a real cluster."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class GatewayProcess:
     """A running gateway."""
 
     url: str
+    """Of the HTTP gateway; of that for RocketMQ's clients its address."""
     process: subprocess.Popen[str]
 
     def client(self, token: str | None = None) -> httpx.Client:
@@ -32,7 +33,20 @@ class GatewayProcess:
 @contextmanager
 def gateway_process(servers: str, *arguments: str) -> Iterator[GatewayProcess]:
     """Run ``tarry gateway http`` on a free port; it has to end as it is asked to, with nothing on stderr."""
-    command = [sys.executable, "-m", "tarry.node", "gateway", "http", "--listen", "127.0.0.1:0", "-o", "json"]
+    with _running("http", "url", servers, *arguments) as gateway:
+        yield gateway
+
+
+@contextmanager
+def rocketmq_gateway(servers: str, *arguments: str) -> Iterator[GatewayProcess]:
+    """Run ``tarry gateway rocketmq`` in the same way."""
+    with _running("rocketmq", "address", servers, *arguments) as gateway:
+        yield gateway
+
+
+@contextmanager
+def _running(kind: str, name: str, servers: str, *arguments: str) -> Iterator[GatewayProcess]:
+    command = [sys.executable, "-m", "tarry.node", "gateway", kind, "--listen", "127.0.0.1:0", "-o", "json"]
     process = subprocess.Popen(
         [*command, *arguments],
         stdout=subprocess.PIPE,
@@ -44,7 +58,7 @@ def gateway_process(servers: str, *arguments: str) -> Iterator[GatewayProcess]:
         assert process.stdout is not None
         told = process.stdout.readline()
         assert told, process.communicate()[1]
-        yield GatewayProcess(json.loads(told)["url"], process)
+        yield GatewayProcess(json.loads(told)[name], process)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=END_S)
         assert process.returncode == 0, errors

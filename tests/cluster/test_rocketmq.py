@@ -140,6 +140,17 @@ async def test_a_recall_is_definite_at_any_gateway(call: Calls, other: Calls) ->
     assert code((await call.recall("recalled", entry.recall_handle)).status) == "MESSAGE_NOT_FOUND"
 
 
+async def test_python_s_client_is_told_of_a_vain_recall_in_a_code_that_it_does_not_take_for_a_success(
+    call: Calls,
+) -> None:
+    (entry,) = await sent(call, message("vain", due_ms=now_ms() + 300))
+    await received(call, "vain")
+    python = Calls(call.address, (HEADERS[0], ("x-mq-language", "PYTHON")))
+    assert code((await python.recall("vain", entry.recall_handle)).status) == "NOT_FOUND"
+    assert code((await call.recall("vain", entry.recall_handle)).status) == "MESSAGE_NOT_FOUND"
+    await python.channel.close(None)
+
+
 async def test_a_message_id_sent_twice_is_stored_once(call: Calls, other: Calls) -> None:
     """A client sends a message again with another time of birth: the rest is the same."""
     first = message("twice", b"once", message_id="01AAAA", born_timestamp={"seconds": 1})

@@ -1,0 +1,172 @@
+"""RocketMQ's own clients, unmodified, against the gateway and a real cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tarry.client.local.cluster import LocalCluster, Setting
+from tarry.gateway.rocketmq.handles import Handles, Holder, Recall, Receipt
+from tests.cluster.authority import Authority
+from tests.cluster.disposable import Disposable
+from tests.cluster.gateways import GatewayProcess, rocketmq_gateway
+from tests.cluster.steady import STEADY
+from tests.cluster.test_upgrade import level
+from tests.gateway.rocketmq_calls import HEADERS, Calls, code, message
+
+pytestmark = pytest.mark.beside
+
+PAGE = Path(__file__).resolve().parents[2] / "gateway/ROCKETMQ.md"
+PROGRAMS = Path(__file__).parent / "rocketmq_programs"
+TOUR_S = 240
+BODIES = {"now", "delayed", "fail", "fifo0", "fifo1", "fifo2"}
+
+
+@pytest.fixture(scope="module")
+def gateway(shared_cluster: LocalCluster) -> Iterator[GatewayProcess]:
+    asyncio.run(level(shared_cluster, 2))
+    with rocketmq_gateway(shared_cluster.addresses) as running:
+        yield running
+
+
+def told_by(command: list[str], folder: Path, **environment: str) -> dict[str, Any]:
+    """Return the JSON object that a program prints last; its client may log into the folder."""
+    done = subprocess.run(
+        command,
+        env={**os.environ, "HOME": str(folder), **environment},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=TOUR_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-4_000:]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert isinstance(told, dict)
+    return told
+
+
+def check_tour(told: dict[str, Any]) -> None:
+    """Hold a tour to what every client has to see."""
+    assert told["now_id"] == [True]
+    assert told["recalls"] == ["OK", "OK"]
+    assert told["all_came"], told
+    seen = told["seen"]
+    assert {body for body, *_ in seen} == BODIES  # the recalled one is not there
+    assert [attempt for body, attempt, *_ in seen if body == "fail"] == [1, 2]
+    assert all(attempt == 1 for body, attempt, *_ in seen if body != "fail")
+    assert not any(corrupted for *_, corrupted in seen)
+    (came_ms,) = [came_ms for body, _, came_ms, _ in seen if body == "delayed"]
+    assert came_ms >= told["due_ms"]
+    assert [body for body, *_ in seen if body.startswith("fifo")] == ["fifo0", "fifo1", "fifo2"]
+    assert "40401" in told["recall_of_delivered"] or "MESSAGE_NOT_FOUND" in told["recall_of_delivered"]
+    assert set(told["simple"]) == BODIES
+    assert told["rest"] == []
+
+
+with_python = pytest.mark.skipif(
+    find_spec("rocketmq") is None, reason="rocketmq-python-client is not installed"
+)
+
+
+@with_python
+def test_python_s_client_sends_recalls_receives_and_keeps_the_order(
+    gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    told = told_by([sys.executable, str(PROGRAMS / "tour.py"), gateway.url, "tour-python"], tmp_path)
+    check_tour(told)
+    assert told["simple"]["fifo0"] == "tag {'colour': 'red'} ['key-fifo0']"
+
+
+@with_python
+def test_the_page_s_example_runs(gateway: GatewayProcess, tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    program = example.replace("127.0.0.1:8081", gateway.url) + 'print("{}")\n'
+    assert program != example
+    told_by([sys.executable, "-c", program], tmp_path)
+
+
+TOKENS: dict[str, Setting] = {
+    "shop-token": {"produce": ["tour-*"], "consume": ["tour-*"]},
+    "root-token": {"produce": ["*"], "consume": ["*"], "operate": True},
+}
+FILE = """
+secrets = ["a secret of the handles"]
+[[key]]
+access_key = "shop"
+secret_key = "of the shop"
+token = "shop-token"
+"""
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GatewayProcess, Path]]:
+    """A cluster with tokens behind a gateway with TLS and access keys, and the authority's file."""
+    folder = tmp_path_factory.mktemp("guarded")
+    authority = Authority(folder)
+    authority.sign("gateway", "/CN=gateway")
+    (folder / "rocketmq.toml").write_text(FILE)
+    settings: dict[str, Setting] = {"tokens": TOKENS, "peer_token": "between-nodes", "consensus": STEADY}
+    with Disposable(1, folder / "cluster", settings, token="root-token") as cluster:
+        cluster.start()
+        cluster.wait_until_serving()
+        arguments = ["--config", str(folder / "rocketmq.toml")]
+        arguments += ["--certificate", str(folder / "gateway.pem"), "--key", str(folder / "gateway.key")]
+        with rocketmq_gateway(cluster.addresses, *arguments) as running:
+            yield running, folder / "authority.pem"
+
+
+@with_python
+def test_python_s_client_goes_the_same_way_over_tls_with_an_access_key(
+    guarded: tuple[GatewayProcess, Path], tmp_path: Path
+) -> None:
+    gateway, authority = guarded
+    command = [sys.executable, str(PROGRAMS / "tour.py"), gateway.url, "tour-guarded", "shop", "of the shop"]
+    check_tour(told_by(command, tmp_path, GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=str(authority)))
+
+
+def signed(secret: str) -> tuple[tuple[str, str], ...]:
+    signature = hmac.digest(secret.encode(), b"20261127T090000Z", "sha1").hex()
+    text = f"MQv2-HMAC-SHA1 Credential=shop, SignedHeaders=x-mq-date-time, Signature={signature}"
+    return (*HEADERS, ("x-mq-date-time", "20261127T090000Z"), ("authorization", text))
+
+
+async def test_a_key_s_rights_are_those_of_its_token(guarded: tuple[GatewayProcess, Path]) -> None:
+    gateway, authority = guarded
+    for headers, topic, expected in [
+        (HEADERS, "tour-a", "UNAUTHORIZED"),
+        (signed("wrong"), "tour-a", "UNAUTHORIZED"),
+        (signed("of the shop"), "tour-a", "OK"),
+        (signed("of the shop"), "others", "FORBIDDEN"),
+    ]:
+        async with Calls(gateway.url, headers, authority.read_bytes()) as call:
+            assert code((await call.send(message(topic))).status) == expected
+            status, _ = await call.receive(topic, wait_ms=0)
+            assert status in (expected, "MESSAGE_NOT_FOUND" if expected == "OK" else expected)
+
+
+async def test_handles_of_another_secret_are_refused(guarded: tuple[GatewayProcess, Path]) -> None:
+    """Somebody who has no secret has made them up, be it with all the right names."""
+    gateway, authority = guarded
+    receipt = Receipt(Holder("tour-b", "g", "rocketmq-1", 1), 7, push=True)
+    recall = Recall("tour-b", "0000000f70h0000000n", "01AA")
+    async with Calls(gateway.url, signed("of the shop"), authority.read_bytes()) as call:
+        for handles, expected in [
+            (Handles([]), "BAD_REQUEST"),
+            (Handles(["a secret of the handles"]), "MESSAGE_NOT_FOUND"),
+        ]:
+            answer = await call.recall("tour-b", handles.recall(recall))
+            assert code(answer.status) == expected
+        made_up = message("tour-b", receipt_handle=Handles([]).receipt(receipt))
+        assert await call.ack("tour-b", made_up) == ["INVALID_RECEIPT_HANDLE"]
