@@ -63,20 +63,22 @@ class AckRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class NackRequest(_message.Message):
-    __slots__ = ("topic", "group", "consumer", "queue", "offset", "delay_ms")
+    __slots__ = ("topic", "group", "consumer", "queue", "offset", "delay_ms", "dead_letter")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     consumer: str
     queue: int
     offset: _containers.RepeatedScalarFieldContainer[int]
     delay_ms: int
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+    dead_letter: bool
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ..., dead_letter: _Optional[bool] = ...) -> None: ...
 
 class ExtendRequest(_message.Message):
     __slots__ = ("topic", "group", "consumer", "queue", "offset", "lease_ms")
@@ -177,16 +179,18 @@ class Ack(_message.Message):
     def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Nack(_message.Message):
-    __slots__ = ("request", "queue", "offset", "delay_ms")
+    __slots__ = ("request", "queue", "offset", "delay_ms", "dead_letter")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
     request: int
     queue: int
     offset: _containers.RepeatedScalarFieldContainer[int]
     delay_ms: int
-    def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ...) -> None: ...
+    dead_letter: bool
+    def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ..., dead_letter: _Optional[bool] = ...) -> None: ...
 
 class Extend(_message.Message):
     __slots__ = ("request", "queue", "offset", "lease_ms")

@@ -310,12 +310,14 @@ class Message(View):
         """
         self._settler.settle_soon(self._batch.ack_verdict, self.offset)
 
-    def nack(self, delay_ms: int | None = None) -> asyncio.Future[AckOutcome]:
+    def nack(self, delay_ms: int | None = None, *, dead_letter: bool = False) -> asyncio.Future[AckOutcome]:
         """Have it delivered again after ``delay_ms``, or by the group's back-off table.
 
+        With ``dead_letter`` it is not: it is a dead letter at once, as after its last attempt.
         Raises InvalidTime for a delay out of range.
         """
-        return self._settler.settle(Verdict.nacking(self._batch.queue, delay_ms), self.offset)
+        verdict = Verdict.nacking(self._batch.queue, delay_ms, dead_letter=dead_letter)
+        return self._settler.settle(verdict, self.offset)
 
     def extend(self, lease_ms: int) -> asyncio.Future[AckOutcome]:
         """Keep it in hand for ``lease_ms`` from now on; return whether it still was in hand.
@@ -352,9 +354,15 @@ class MessageBatch(Columns):
         """Acknowledge all without waiting, like ``Message.ack_soon``."""
         self._settler.settle_many_soon(self.ack_verdict, self.offsets)
 
-    def nack(self, delay_ms: int | None = None) -> asyncio.Future[list[AckOutcome]]:
-        """Have all delivered again after ``delay_ms``, or by the group's back-off table."""
-        return self._settler.settle_many(Verdict.nacking(self.queue, delay_ms), self.offsets)
+    def nack(
+        self, delay_ms: int | None = None, *, dead_letter: bool = False
+    ) -> asyncio.Future[list[AckOutcome]]:
+        """Have all delivered again after ``delay_ms``, or by the group's back-off table.
+
+        With ``dead_letter`` they are not: they are dead letters at once, as after their last attempt.
+        """
+        verdict = Verdict.nacking(self.queue, delay_ms, dead_letter=dead_letter)
+        return self._settler.settle_many(verdict, self.offsets)
 
     def extend(self, lease_ms: int) -> asyncio.Future[list[AckOutcome]]:
         """Keep all in hand for ``lease_ms`` from now on; return whether each still was in hand."""

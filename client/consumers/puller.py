@@ -113,9 +113,14 @@ class Puller:
         """Acknowledge; return an outcome for each: fsynced on a majority, or stale."""
         return await self._settle(messages, Verdict(0))
 
-    async def nack(self, messages: Sequence[View], delay_ms: int | None = None) -> list[AckOutcome]:
-        """Have them delivered again after ``delay_ms``, or by the group's back-off table."""
-        return await self._settle(messages, Verdict.nacking(0, delay_ms))
+    async def nack(
+        self, messages: Sequence[View], delay_ms: int | None = None, *, dead_letter: bool = False
+    ) -> list[AckOutcome]:
+        """Have them delivered again after ``delay_ms``, or by the group's back-off table.
+
+        With ``dead_letter`` they are not: they are dead letters at once, as after their last attempt.
+        """
+        return await self._settle(messages, Verdict.nacking(0, delay_ms, dead_letter=dead_letter))
 
     async def extend(self, messages: Sequence[View], lease_ms: int) -> list[AckOutcome]:
         """Keep them for ``lease_ms`` from now on; return whether each still was in hand."""
@@ -140,7 +145,9 @@ class Puller:
             extend = consumer_pb.ExtendRequest(**named, lease_ms=verdict.extend_ms)
             answer = await self._calls.call(lambda node: node.consumer.Extend, extend)
         elif verdict.nack:
-            nack = consumer_pb.NackRequest(**named, delay_ms=verdict.delay_ms)
+            nack = consumer_pb.NackRequest(
+                **named, delay_ms=verdict.delay_ms, dead_letter=verdict.dead_letter
+            )
             answer = await self._calls.call(lambda node: node.consumer.Nack, nack)
         else:
             answer = await self._calls.call(lambda node: node.consumer.Ack, consumer_pb.AckRequest(**named))

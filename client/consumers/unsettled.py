@@ -41,13 +41,15 @@ class Verdict(NamedTuple):
     delay_ms: int | None = None
     extend_ms: int | None = None
     """Not None: they stay in hand, with a lease of so long from now."""
+    dead_letter: bool = False
+    """Of a nack: no more attempts, it is a dead letter at once."""
 
     @classmethod
-    def nacking(cls, queue: int, delay_ms: int | None) -> Verdict:
+    def nacking(cls, queue: int, delay_ms: int | None, *, dead_letter: bool = False) -> Verdict:
         """Return a nack; raises InvalidTime for a delay that no request can carry."""
         if delay_ms is not None:
             delay_ms = whole("delay_ms", delay_ms, InvalidTime, "DELAY_INVALID")
-        return cls(queue, nack=True, delay_ms=delay_ms)
+        return cls(queue, nack=True, delay_ms=delay_ms, dead_letter=bool(dead_letter))
 
     @classmethod
     def extending(cls, queue: int, lease_ms: int) -> Verdict:
@@ -315,7 +317,11 @@ def _request(request: int, verdict: Verdict, offsets: list[int]) -> consumer_pb.
         return consumer_pb.ConsumeRequest(extend=extend)
     if verdict.nack:
         nack = consumer_pb.Nack(
-            request=request, queue=verdict.queue, offset=offsets, delay_ms=verdict.delay_ms
+            request=request,
+            queue=verdict.queue,
+            offset=offsets,
+            delay_ms=verdict.delay_ms,
+            dead_letter=verdict.dead_letter,
         )
         return consumer_pb.ConsumeRequest(nack=nack)
     ack = consumer_pb.Ack(request=request, queue=verdict.queue, offset=offsets)

@@ -249,6 +249,15 @@ async def change_invisible_duration(
     return service.ChangeInvisibleDurationResponse(status=status(), receipt_handle=request.receipt_handle)
 
 
+async def forward_to_dead_letters(
+    call: Call, request: service.ForwardMessageToDeadLetterQueueRequest
+) -> service.ForwardMessageToDeadLetterQueueResponse:
+    """Have a message delivered no more: it is a dead letter, where its group's policy has such a topic."""
+    receipt = _receipt(call, request.receipt_handle, topic_of(request.topic), group_of(request.group))
+    await _settle_one(call, receipt, Verdict.nacking(receipt.holder.queue, None, dead_letter=True))
+    return service.ForwardMessageToDeadLetterQueueResponse(status=status())
+
+
 async def _settle_one(call: Call, receipt: Receipt, verdict: Verdict) -> None:
     """Give a verdict on a delivery. Raises Refusal where it is in hand no more."""
     (outcome,) = await _settle(call, receipt.holder, verdict, [receipt.offset])

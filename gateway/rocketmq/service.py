@@ -68,6 +68,11 @@ UNARY: Final[Mapping[str, tuple[Operation, type[Message], type[Message]]]] = {
         service.ChangeInvisibleDurationRequest,
         service.ChangeInvisibleDurationResponse,
     ),
+    "ForwardMessageToDeadLetterQueue": (
+        receiving.forward_to_dead_letters,
+        service.ForwardMessageToDeadLetterQueueRequest,
+        service.ForwardMessageToDeadLetterQueueResponse,
+    ),
     "NotifyClientTermination": (
         notify_client_termination,
         service.NotifyClientTerminationRequest,

@@ -90,19 +90,21 @@ def commands(
     delay_ms: int | None,
     now_ms: int,
     policy: Policy,
+    no_more: bool = False,
 ) -> list[log_pb.RetryCommand]:
     """Return the commands that retry the deliveries, or bury or drop those whose attempts are used up.
 
     Args:
         offsets: shape (n,); units and records have one for each.
         delay_ms: until the next delivery; None: by the policy's back-off.
+        no_more: their attempts are used up, however many there were.
     """
     chosen: dict[bool, list[int]] = {False: [], True: []}
     due: list[int] = []
     bodies: list[bytes] = []
     for position, (unit, record) in enumerate(zip(units, records, strict=True)):
         copy = retried(queue, group, unit, record, reason)
-        dead = copy.attempt > policy.attempts_max
+        dead = no_more or copy.attempt > policy.attempts_max
         wait = back_off_ms(policy.back_off, copy.attempt - 1) if delay_ms is None else delay_ms
         chosen[dead].append(position)
         due.append(now_ms if dead else now_ms + wait)

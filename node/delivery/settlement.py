@@ -98,15 +98,21 @@ class Settlement:
             self._context.spawn(self._commit_acks())
         return waiting.answer
 
-    def nack(self, consumer: str, queue: int, offsets: Offsets, delay_ms: int | None) -> Stale | Refusal:
-        """Send messages round again after a delay (None: by the policy's back-off); answer as ``ack``."""
+    def nack(
+        self, consumer: str, queue: int, offsets: Offsets, delay_ms: int | None, no_more: bool = False
+    ) -> Stale | Refusal:
+        """Send messages round again after a delay (None: by the policy's back-off); answer as ``ack``.
+
+        With ``no_more`` they are dead letters at once.
+        """
         feed = self._feeds.get(queue)
         if feed is None:
             return self._unknown(queue)
         own = feed.take_back(consumer, offsets)
         self._leases_changed(consumer)
         answer: Stale = asyncio.get_running_loop().create_future()
-        self._context.spawn(self._nack(consumer, feed, offsets[own], delay_ms, answer, offsets[~own]))
+        work = self._nack(consumer, feed, offsets[own], delay_ms, no_more, answer, offsets[~own])
+        self._context.spawn(work)
         return answer
 
     def extend(
@@ -179,12 +185,19 @@ class Settlement:
         stale: Offsets = outcome.stale
         return stale
 
-    async def retry(self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None) -> None:
+    async def retry(
+        self,
+        feed: Feed,
+        offsets: Offsets,
+        reason: RetryReason,
+        delay_ms: int | None,
+        no_more: bool = False,
+    ) -> None:
         """Put copies of the deliveries into the wheel; of those with a damaged record, once it is mended."""
         blocks_max = COPY_BLOCKS_MAX if feed.queue.group else PIECE_BLOCKS
         while len(offsets) and not feed.queue.deleted:
             part = next(cut(offsets, RETRIES_MAX, blocks_max))
-            work = partial(self._copies, feed, part, reason, delay_ms)
+            work = partial(self._copies, feed, part, reason, delay_ms, no_more)
             try:
                 copies = await self._context.pieces.alone(partial(work, self._context.damage.reads.cached))
             except RecordsNotCached as error:
@@ -203,10 +216,16 @@ class Settlement:
             done, offsets = offsets[: len(whole)], offsets[len(whole) :]
             self._leave(feed, done[whole])
             if not whole.all():
-                self._context.spawn(self._retry_mended(feed, done[~whole], reason, delay_ms))
+                self._context.spawn(self._retry_mended(feed, done[~whole], reason, delay_ms, no_more))
 
     def _copies(
-        self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None, read: Read
+        self,
+        feed: Feed,
+        offsets: Offsets,
+        reason: RetryReason,
+        delay_ms: int | None,
+        no_more: bool,
+        read: Read,
     ) -> tuple[NDArray[np.bool_], list[log_pb.RetryCommand]] | None:
         """Return which records are whole, of as many as one turn reads, and the commands that retry these.
 
@@ -234,11 +253,12 @@ class Settlement:
             delay_ms,
             self._context.time.latest_ms(),
             self._context.policy(feed.queue.topic, self._group),
+            no_more,
         )
         return whole, commands
 
     async def _retry_mended(
-        self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None
+        self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None, no_more: bool
     ) -> None:
         damage, units = self._context.damage, feed.queue.at(offsets)
         damage.report(units["hour"], units["global_index"])
@@ -247,7 +267,7 @@ class Settlement:
             if feed not in self._feeds.values():
                 return  # the group has been moved: it begins again with all that is not acknowledged
             if mended.any():
-                await self.retry(feed, offsets[mended], reason, delay_ms)
+                await self.retry(feed, offsets[mended], reason, delay_ms, no_more)
             offsets, units = offsets[~mended], units[~mended]
 
     async def _commit_acks(self) -> None:
@@ -277,13 +297,14 @@ class Settlement:
         feed: Feed,
         own: Offsets,
         delay_ms: int | None,
+        no_more: bool,
         answer: Stale,
         stale: Offsets,
     ) -> None:
         if len(own):
             self._context.traffic.nacked(feed.queue.topic, self._group, len(own))
             await self._record_nacks(consumer, feed.queue, own)
-            await self.retry(feed, own, RetryReason.RETRY_REASON_NACKED, delay_ms)
+            await self.retry(feed, own, RetryReason.RETRY_REASON_NACKED, delay_ms, no_more)
         _settle(answer, stale)
 
     async def _record_nacks(self, consumer: str, queue: ReadyQueue, offsets: Offsets) -> None:

@@ -453,7 +453,7 @@ def _settling(
     if isinstance(settled, pb.Ack | pb.AckRequest):
         return settlement.ack(consumer, settled.queue, offsets)
     delay_ms = settled.delay_ms if settled.HasField("delay_ms") else None
-    return settlement.nack(consumer, settled.queue, offsets, delay_ms)
+    return settlement.nack(consumer, settled.queue, offsets, delay_ms, settled.dead_letter)
 
 
 def _joined(stale: Iterable[Offsets | Refusal]) -> Offsets | Refusal:

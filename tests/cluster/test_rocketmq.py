@@ -281,6 +281,49 @@ async def test_what_a_push_consumer_has_that_ends_comes_to_others(call: Calls) -
     assert again.system_properties.message_id == got.system_properties.message_id
 
 
+async def test_what_a_push_consumer_in_order_gives_up_is_a_dead_letter_that_it_can_read(call: Calls) -> None:
+    first = message("given-up", b"given up", message_group="a", properties={"p": "1"})
+    await sent(call, first, message("given-up", b"next", message_group="a"))
+    (got,) = await received(call, "given-up", group="in-order", push=True)
+
+    async def forwarded() -> str:
+        answer = await call(
+            "ForwardMessageToDeadLetterQueue",
+            group=definition.Resource(name="in-order"),
+            topic=definition.Resource(name="given-up"),
+            receipt_handle=got.system_properties.receipt_handle,
+            message_id=got.system_properties.message_id,
+            delivery_attempt=16,
+            max_delivery_attempts=16,
+        )
+        return code(answer.status)
+
+    assert await forwarded() == "OK"
+    assert await forwarded() == "INVALID_RECEIPT_HANDLE"
+    (following,) = await received(call, "given-up", group="in-order", push=True)
+    assert following.body == b"next"
+    (letter,) = await received(call, "dlq%in-order%given-up", group="undertaker")
+    assert (letter.body, letter.user_properties["p"]) == (b"given up", "1")
+    assert letter.user_properties["tarry.attempts"] == "1"
+    assert letter.system_properties.message_id == first.system_properties.message_id
+    assert "rocketmq" not in letter.user_properties
+    assert await call.ack("dlq%in-order%given-up", letter, group="undertaker") == ["OK"]
+
+
+async def test_after_its_last_attempt_a_message_is_a_dead_letter_by_the_group_s_policy(
+    call: Calls, shared_cluster: LocalCluster
+) -> None:
+    await sent(call, message("worn-out"))
+    (got,) = await received(call, "worn-out", push=True)
+    async with connect(shared_cluster.addresses) as client:
+        await client.operator().set_group("worn-out", "g", attempts_max=2)
+    await call.change("worn-out", got, 100)
+    (got,) = await received(call, "worn-out", push=True)
+    await call.change("worn-out", got, 100)
+    (letter,) = await received(call, "dlq%g%worn-out")
+    assert letter.system_properties.message_id == got.system_properties.message_id
+
+
 async def test_an_order_is_kept_and_a_failed_message_holds_up_its_group_alone(call: Calls) -> None:
     for number in range(3):
         await sent(call, message("ordered", f"a{number}".encode(), message_group="a"))

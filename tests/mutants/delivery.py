@@ -354,8 +354,8 @@ MUTANTS = (
     Mutant(
         "attempts_have_no_end",
         "a message that cannot be handled comes round for ever",
-        "dead = copy.attempt > policy.attempts_max",
-        "dead = False",
+        "dead = no_more or copy.attempt > policy.attempts_max",
+        "dead = no_more",
         (
             "tests/node/delivery/test_retries.py::test_after_the_last_attempt_it_is_a_dead_letter_with_its_history",
         ),

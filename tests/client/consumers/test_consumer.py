@@ -60,6 +60,16 @@ async def test_acks_of_one_turn_leave_together_and_are_answered_one_by_one(
     assert consumer.stale_acks == 1
 
 
+async def test_a_nack_may_make_a_dead_letter(cluster: ClusterStandIn, group: GroupStandIn) -> None:
+    async with connect(cluster.addresses) as client, client.consumer("orders", "g") as consumer:
+        await group.deliver(range(2))
+        first, second = await take(consumer, 2)
+        assert await first.nack(dead_letter=True) is AckOutcome.OK
+        assert await second.nack() is AckOutcome.OK
+    nacks = [request.nack for request in group.received if request.HasField("nack")]
+    assert [(list(n.offset), n.dead_letter) for n in nacks] == [([0], True), ([1], False)]
+
+
 async def test_a_nack_carries_its_delay(cluster: ClusterStandIn, group: GroupStandIn) -> None:
     async with connect(cluster.addresses) as client, client.consumer("orders", "g") as consumer:
         await group.deliver(range(2))

@@ -69,6 +69,18 @@ def test_a_nack_may_say_how_long(queues: tuple) -> None:
     assert np.frombuffer(command.due_ms, "<i8").tolist() == [1_005]
 
 
+def test_a_nack_may_say_that_there_are_no_more_attempts(queues: tuple) -> None:
+    offset = np.array([1], dtype=np.uint64)
+    nacked = RetryReason.RETRY_REASON_NACKED
+    units = queues[0].at(offset)
+    (last,) = retries.commands(
+        3, queues[0], "g", offset, units, [FIRST], nacked, 5, 1_000, POLICY, no_more=True
+    )
+    assert (last.target_topic, last.target_group) == ("dlq.g.t", "")
+    assert np.frombuffer(last.due_ms, "<i8").tolist() == [1_000]
+    assert Record.FromString(last.records[0]).properties["tarry.attempts"] == "1"
+
+
 def test_after_the_last_attempt_it_is_a_dead_letter_with_its_history(queues: tuple) -> None:
     (command,) = build(queues[0], FIRST)
     (last,) = build(queues[1], command.records[0])
