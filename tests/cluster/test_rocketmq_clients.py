@@ -7,6 +7,7 @@ import hmac
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tarry.chaos.cluster.toxiproxy import cache_folder
 from tarry.client.local.cluster import LocalCluster, Setting
 from tarry.gateway.rocketmq.handles import Handles, Holder, Recall, Receipt
 from tests.cluster.authority import Authority
@@ -29,6 +31,7 @@ pytestmark = pytest.mark.beside
 
 PAGE = Path(__file__).resolve().parents[2] / "gateway/ROCKETMQ.md"
 PROGRAMS = Path(__file__).parent / "rocketmq_programs"
+JAR = "rocketmq-client-java-5.2.0.jar"
 TOUR_S = 240
 BODIES = {"now", "delayed", "fail", "fifo0", "fifo1", "fifo2"}
 
@@ -87,6 +90,33 @@ def test_python_s_client_sends_recalls_receives_and_keeps_the_order(
     told = told_by([sys.executable, str(PROGRAMS / "tour.py"), gateway.url, "tour-python"], tmp_path)
     check_tour(told)
     assert told["simple"]["fifo0"] == "tag {'colour': 'red'} ['key-fifo0']"
+
+
+def client_of(language: str, program: str, file: str) -> Path:
+    """Return where a language's client is; skip the test where it, or the language, is not there."""
+    folder = cache_folder() / "rocketmq" / language
+    if shutil.which(program) is None or not (folder / file).exists():
+        pytest.skip(f"RocketMQ's client for {language} is not there: .ci/rocketmq-clients installs it")
+    return folder
+
+
+def test_node_s_client_goes_the_same_way(gateway: GatewayProcess, tmp_path: Path) -> None:
+    modules = client_of("node", "node", "node_modules/rocketmq-client-nodejs") / "node_modules"
+    command = ["node", str(PROGRAMS / "tour.cjs"), gateway.url, "tour-node"]
+    check_tour(told_by(command, tmp_path, NODE_PATH=str(modules)))
+
+
+def test_java_s_client_goes_the_same_way(gateway: GatewayProcess, tmp_path: Path) -> None:
+    jar = client_of("java", "java", JAR) / JAR
+    command = ["java", "-Xmx256m", "-cp", str(jar), str(PROGRAMS / "Tour.java"), gateway.url, "tour-java"]
+    check_tour(told_by(command, tmp_path))
+
+
+def test_go_s_client_goes_the_same_way(gateway: GatewayProcess, tmp_path: Path) -> None:
+    module = client_of("go", "go", "go.sum")
+    built = ["go", "build", "-o", str(tmp_path / "tour"), str(PROGRAMS / "tour.go")]
+    subprocess.run(built, cwd=module, check=True, capture_output=True, timeout=TOUR_S)
+    check_tour(told_by([str(tmp_path / "tour"), gateway.url, "tour-go"], tmp_path))
 
 
 @with_python
