@@ -130,8 +130,8 @@ def rocketmq(
 ) -> None:
     """Serve RocketMQ 5's own clients until Ctrl-C: send, now or later, recall, receive, settle.
 
-    Clients' access keys stand for tokens, by the file; --token is not lent to them. Any number of gateways
-    may run: a client may come to another one at any time.
+    Clients' access keys stand for tokens, by the file; --token is not lent to them, but asks for
+    groups' policies. Any number of gateways may run: a client may come to another one at any time.
     """
     from tarry.gateway.rocketmq.config import DEFAULT, load
     from tarry.gateway.rocketmq.server import Certificate, serve

@@ -15,6 +15,7 @@ from tarry.gateway.rocketmq.admission import Admission
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Config
 from tarry.gateway.rocketmq.handles import Handles
+from tarry.gateway.rocketmq.policies import Policies
 from tarry.gateway.rocketmq.presence import Presence
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
 from tarry.gateway.rocketmq.renewal import Renewals
@@ -31,12 +32,17 @@ class Gateway:
     def __init__(self, settings: Settings, config: Config, routes: Routes) -> None:
         self.config, self.routes = config, routes
         self.accesses = Accesses(settings, config)
+        self.policies = Policies(settings, time.monotonic)
         self.admission = Admission(config.limits)
         self.handles = Handles(config.secrets)
         self.presence = Presence(config.limits.client_silent_ms, time.monotonic)
         self.renewals = Renewals(config.limits, self.presence, time.monotonic)
         self.ending = asyncio.Event()
         """Set once the process is told to end: what waits ends."""
+
+    async def close(self) -> None:
+        """Close all clients of the cluster."""
+        await asyncio.gather(self.accesses.close(), self.policies.close())
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import grpc
 
@@ -42,15 +42,27 @@ async def serve(
     """Serve until SIGINT or SIGTERM. ``on_listening`` gets the port. Raises OSError."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     loop, told = asyncio.get_running_loop(), asyncio.Event()
-    async with running(settings, config, listen, advertised, certificate) as port:
+    async with running(settings, config, listen, advertised, certificate) as served:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, told.set)
+        ending = asyncio.create_task(told.wait())
         try:
-            on_listening(port)
-            await told.wait()
+            on_listening(served.port)
+            await asyncio.wait({ending, served.renewing}, return_when=asyncio.FIRST_COMPLETED)
+            if served.renewing.done():
+                served.renewing.result()  # raises: a defect ends the process
         finally:
+            ending.cancel()
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
+
+
+class Served(NamedTuple):
+    """A gateway that serves."""
+
+    port: int
+    renewing: asyncio.Task[None]
+    """Ends only with a defect."""
 
 
 @asynccontextmanager
@@ -60,8 +72,8 @@ async def running(
     listen: tuple[str, int],
     advertised: Sequence[tuple[str, int]] = (),
     certificate: Certificate | None = None,
-) -> AsyncIterator[int]:
-    """Serve meanwhile; yield the port. Calls under way end within ``end_ms``. Raises OSError."""
+) -> AsyncIterator[Served]:
+    """Serve meanwhile. Calls under way end within ``end_ms``. Raises OSError."""
     limits = config.limits
     server = grpc.aio.server(
         options=[
@@ -91,11 +103,11 @@ async def running(
     await server.start()
     renewing = asyncio.create_task(gateway.renewals.run())
     try:
-        yield bound
+        yield Served(bound, renewing)
     finally:
         gateway.ending.set()
         renewing.cancel()
         await server.stop(limits.end_ms / 1_000)
         with contextlib.suppress(asyncio.CancelledError):
             await renewing
-        await gateway.accesses.close()
+        await gateway.close()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
 
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.config import Config
-from tarry.gateway.rocketmq.names import group_of
+from tarry.gateway.rocketmq.names import group_of, topic_of
+from tarry.gateway.rocketmq.policies import USUAL, Policies
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
@@ -18,9 +18,6 @@ PRODUCER_ATTEMPTS: Final = 3
 PRODUCER_FIRST_MS: Final = 10
 PRODUCER_MAX_MS: Final = 1_000
 PRODUCER_FACTOR: Final = 2
-ATTEMPTS_MAX: Final = 16
-BACK_OFF_MS: Final = (1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000)
-"""Attempts and waits of a group whose policy is not known here: those that nodes have by default."""
 
 
 def duration(milliseconds: int) -> Duration:
@@ -28,12 +25,7 @@ def duration(milliseconds: int) -> Duration:
     return Duration(seconds=milliseconds // 1_000, nanos=milliseconds % 1_000 * 1_000_000)
 
 
-def answer(
-    given: definition.Settings,
-    config: Config,
-    attempts_max: int = ATTEMPTS_MAX,
-    back_off_ms: Sequence[int] = BACK_OFF_MS,
-) -> service.TelemetryCommand:
+async def answer(given: definition.Settings, config: Config, policies: Policies) -> service.TelemetryCommand:
     """Return the answer to a client's settings: the same, with what the server decides."""
     settings = definition.Settings()
     settings.CopyFrom(given)
@@ -55,15 +47,17 @@ def answer(
         case "subscription":
             try:
                 group = group_of(given.subscription.group)
+                topics = [topic_of(each.topic) for each in given.subscription.subscriptions]
             except Refusal as refusal:
                 return service.TelemetryCommand(status=status_of_error(refusal))
+            policy = await policies.of(topics[0], group) if topics else USUAL
             settings.subscription.fifo = group in config.fifo_groups
             settings.subscription.receive_batch_size = config.limits.receive_messages_max
             settings.subscription.long_polling_timeout.CopyFrom(duration(config.limits.wait_ms_max))
             settings.backoff_policy.CopyFrom(
                 definition.RetryPolicy(
-                    max_attempts=attempts_max,
-                    customized_backoff=definition.CustomizedBackoff(next=map(duration, back_off_ms)),
+                    max_attempts=policy.attempts_max,
+                    customized_backoff=definition.CustomizedBackoff(next=map(duration, policy.back_off_ms)),
                 )
             )
         case _:

@@ -44,7 +44,7 @@ async def talk(call: Call, context: Context) -> None:
                     return
                 reading = asyncio.ensure_future(context.read())
                 if command.WhichOneof("command") == "settings":
-                    told = answer(command.settings, gateway.config)
+                    told = await answer(command.settings, gateway.config, gateway.policies)
                     await context.write(told)
     finally:
         for task in (reading, ending):

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from tarry.client.aio import connect
+from tarry.client.aio import Exponential, connect
 from tarry.client.local.cluster import LocalCluster
 from tarry.client.settings import Settings, parse_servers
 from tarry.gateway.rocketmq.config import Config, Limits
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
+from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tests.cluster.test_upgrade import level
 from tests.gateway.rocketmq_calls import HEADERS, Calls, code, gateway_calls, message, milliseconds
 
@@ -316,7 +317,17 @@ async def test_after_its_last_attempt_a_message_is_a_dead_letter_by_the_group_s_
     await sent(call, message("worn-out"))
     (got,) = await received(call, "worn-out", push=True)
     async with connect(shared_cluster.addresses) as client:
-        await client.operator().set_group("worn-out", "g", attempts_max=2)
+        back_off = Exponential(first_ms=100, max_ms=500, factor=2)
+        await client.operator().set_group("worn-out", "g", attempts_max=2, back_off=back_off)
+    stream = call.telemetry()
+    given = definition.Settings(client_type=definition.PUSH_CONSUMER)
+    given.subscription.group.name = "g"
+    given.subscription.subscriptions.add().topic.name = "worn-out"
+    await stream.write(service.TelemetryCommand(settings=given))
+    policy = (await stream.read()).settings.backoff_policy
+    waits = [milliseconds(each) for each in policy.customized_backoff.next]
+    assert (policy.max_attempts, waits) == (2, [100, 200, 400, 500])
+    stream.cancel()
     await call.change("worn-out", got, 100)
     (got,) = await received(call, "worn-out", push=True)
     await call.change("worn-out", got, 100)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tarry.chaos.cluster.toxiproxy import cache_folder
+from tarry.client.aio import connect
 from tarry.client.local.cluster import LocalCluster, Setting
 from tarry.gateway.rocketmq.handles import Handles, Holder, Recall, Receipt
 from tests.cluster.authority import Authority
@@ -37,9 +38,13 @@ BODIES = {"now", "delayed", "fail", "fifo0", "fifo1", "fifo2"}
 
 
 @pytest.fixture(scope="module")
-def gateway(shared_cluster: LocalCluster) -> Iterator[GatewayProcess]:
+def gateway(
+    shared_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
     asyncio.run(level(shared_cluster, 2))
-    with rocketmq_gateway(shared_cluster.addresses) as running:
+    file = tmp_path_factory.mktemp("gateway") / "rocketmq.toml"
+    file.write_text('fifo_groups = ["in-order"]\n')
+    with rocketmq_gateway(shared_cluster.addresses, "--config", str(file)) as running:
         yield running
 
 
@@ -90,6 +95,22 @@ def test_python_s_client_sends_recalls_receives_and_keeps_the_order(
     told = told_by([sys.executable, str(PROGRAMS / "tour.py"), gateway.url, "tour-python"], tmp_path)
     check_tour(told)
     assert told["simple"]["fifo0"] == "tag {'colour': 'red'} ['key-fifo0']"
+
+
+@with_python
+async def test_python_s_client_repeats_in_order_what_it_fails_at_and_then_gives_it_up(
+    gateway: GatewayProcess, shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    async with connect(shared_cluster.addresses) as client:
+        await client.operator().create_topic("python-order")
+        await client.operator().create_group("python-order", "in-order")
+        await client.operator().set_group("python-order", "in-order", attempts_max=3, back_off=[100])
+        command = [sys.executable, str(PROGRAMS / "order.py"), gateway.url, "python-order", "in-order"]
+        told = await asyncio.to_thread(told_by, command, tmp_path)
+        assert told == {"came": True, "seen": ["first", *["poison"] * 3, "third", "last"]}
+        letters = client.puller("dlq.in-order.python-order", "undertaker", start="earliest")
+        (letter,) = await letters.receive(2, wait_ms=10_000)
+        assert letter.body == b"poison"
 
 
 def client_of(language: str, program: str, file: str) -> Path:

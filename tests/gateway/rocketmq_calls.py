@@ -172,5 +172,5 @@ async def gateway_calls(
     settings: Settings, config: Config, *advertised: tuple[str, int], certificate: Certificate | None = None
 ) -> AsyncIterator[str]:
     """Run a gateway in this process; yield its address."""
-    async with running(settings, config, ("127.0.0.1", 0), advertised, certificate) as port:
-        yield f"127.0.0.1:{port}"
+    async with running(settings, config, ("127.0.0.1", 0), advertised, certificate) as served:
+        yield f"127.0.0.1:{served.port}"
