@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -24,6 +24,7 @@ from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, FilterType
 
+Write: TypeAlias = Callable[[service.ReceiveMessageResponse], Awaitable[None]]
 MARGIN_MS: Final = 1_500
 """Of a client's deadline, kept for an answer after the wait: half of the time that a request has."""
 INLINE_BYTES_MAX: Final = 262_144
@@ -32,20 +33,19 @@ RELEASE_S: Final = 5.0
 """Within which what nobody receives any more is given back."""
 
 
-async def receive(
-    call: Call, request: service.ReceiveMessageRequest
-) -> AsyncIterator[service.ReceiveMessageResponse]:
-    """Yield a status, the messages that are due, and last the time. It needs no settings from before."""
-    limits = call.gateway.config.limits
+async def receive(call: Call, request: service.ReceiveMessageRequest, write: Write) -> None:
+    """Write a status, the messages that are due, and last the time. It needs no settings from before.
+
+    What a client leaves before it has all of the answer is given back.
+    """
+    limits, renewals = call.gateway.config.limits, call.gateway.renewals
     topic, group = topic_of(request.message_queue.topic), group_of(request.group)
     tags, condition = _filter_of(request.filter_expression)
-    lease_ms = (
-        limits.renewed_lease_ms if request.auto_renew else _invisible_ms(request.invisible_duration, call)
-    )
     if request.auto_renew:
-        call.gateway.renewals.check_room()
-    count = min(request.batch_size, limits.receive_messages_max)
-    messages: list[View] = []
+        renewals.check_room()
+        lease_ms = limits.renewed_lease_ms
+    else:
+        lease_ms = _invisible_ms(request.invisible_duration, call)
     puller = call.access.client.puller(
         topic,
         group,
@@ -55,15 +55,37 @@ async def receive(
         lease_ms=lease_ms,
         start=call.gateway.config.start,
     )
-    if count > 0:
-        messages = await _received(call, puller, count, _wait_ms(request, call))
-    if not messages:
-        yield service.ReceiveMessageResponse(status=status(Code.MESSAGE_NOT_FOUND, "no new message"))
-    else:
-        yield service.ReceiveMessageResponse(status=status())
-        for message in await _told(call, request, puller, messages, lease_ms):
-            yield service.ReceiveMessageResponse(message=message)
-    yield service.ReceiveMessageResponse(delivery_timestamp=_now())
+    wait_ms, count = _wait_ms(request, call), min(request.batch_size, limits.receive_messages_max)
+    await _give_back_the_same_attempt_s(call, request)
+    messages = await _received(call, puller, count, wait_ms) if count > 0 else []
+    receipts = [
+        Receipt(
+            Holder(view.topic, puller.group, puller.name, view.queue), view.offset, push=request.auto_renew
+        )
+        for view in messages
+    ]
+    try:
+        first = status() if messages else status(Code.MESSAGE_NOT_FOUND, "no new message")
+        await write(service.ReceiveMessageResponse(status=first))
+        for message in await _told(call, request, messages, receipts, lease_ms):
+            await write(service.ReceiveMessageResponse(message=message))
+        await write(service.ReceiveMessageResponse(delivery_timestamp=_now()))
+    except asyncio.CancelledError:
+        await give_back(puller, messages)
+        raise
+    if request.auto_renew:
+        renewals.add(call.access, call.client_id, request.attempt_id, receipts)
+
+
+async def _give_back_the_same_attempt_s(call: Call, request: service.ReceiveMessageRequest) -> None:
+    """Give back what was answered to an earlier call of the same attempt: its client had no answer."""
+    lost = call.gateway.renewals.taken_back(call.client_id, request.attempt_id)
+    offsets: dict[Holder, list[int]] = {}
+    for receipt in lost:
+        offsets.setdefault(receipt.holder, []).append(receipt.offset)
+    for holder, listed in offsets.items():
+        with contextlib.suppress(TarryError, TimeoutError):
+            await _settle(call, holder, Verdict.nacking(holder.queue, 0), listed)
 
 
 async def _received(call: Call, puller: Puller, count: int, wait_ms: int) -> list[View]:
@@ -94,20 +116,11 @@ async def give_back(puller: Puller, messages: Sequence[View]) -> None:
 async def _told(
     call: Call,
     request: service.ReceiveMessageRequest,
-    puller: Puller,
     messages: Sequence[View],
+    receipts: Sequence[Receipt],
     lease_ms: int,
 ) -> list[definition.Message]:
     """Return the messages as the client gets them."""
-    receipts = [
-        Receipt(
-            Holder(view.topic, puller.group, puller.name, view.queue), view.offset, push=request.auto_renew
-        )
-        for view in messages
-    ]
-    if request.auto_renew:
-        for receipt in receipts:
-            call.gateway.renewals.add(call.access, call.client_id, receipt)
     queue = request.message_queue
 
     def made() -> list[definition.Message]:

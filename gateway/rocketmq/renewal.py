@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,9 @@ STEP_S: Final = 1.0
 STEP_MAX: Final = 2_000
 """Deliveries renewed after one look."""
 HOLDERS_AT_ONCE: Final = 16
+ATTEMPTS_MAX: Final = 10_000
+"""Attempts to receive whose answers are remembered, in case they are made again."""
+ATTEMPT_CHARS_MAX: Final = 100
 
 
 @dataclass(slots=True)
@@ -45,6 +48,7 @@ class Renewals:
         self._limits, self._presence, self._clock_s = limits, presence, clock_s
         self._period_s = limits.renewed_lease_ms / 2_000
         self._waiting: OrderedDict[tuple[Holder, int], _Renewed] = OrderedDict()  # the next first
+        self._answered: OrderedDict[tuple[str, str], Sequence[Receipt]] = OrderedDict()  # the oldest first
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -55,13 +59,29 @@ class Renewals:
             text = f"push consumers have {len(self._waiting):,} messages in hand, the maximum of a gateway"
             raise Refusal(Code.TOO_MANY_REQUESTS, text)
 
-    def add(self, access: Access, client_id: str, receipt: Receipt) -> None:
-        """Keep a delivery invisible from now on; it has just been leased."""
+    def add(self, access: Access, client_id: str, attempt_id: str, receipts: Sequence[Receipt]) -> None:
+        """Keep deliveries invisible from now on, which have just been leased, and answered to an attempt."""
         now_s = self._clock_s()
         end_s = now_s + self._limits.renewed_ms_max / 1_000
-        key = receipt.holder, receipt.offset
-        self._waiting[key] = _Renewed(access, client_id, now_s + self._period_s, end_s)
-        self._waiting.move_to_end(key)
+        for receipt in receipts:
+            renewed = _Renewed(access, client_id, now_s + self._period_s, end_s)
+            self._waiting[receipt.holder, receipt.offset] = renewed
+        if receipts and 0 < len(attempt_id) <= ATTEMPT_CHARS_MAX:
+            self._answered[client_id, attempt_id] = receipts
+            if len(self._answered) > ATTEMPTS_MAX:
+                self._answered.popitem(last=False)
+
+    def taken_back(self, client_id: str, attempt_id: str) -> list[Receipt]:
+        """Return what was answered to an earlier call of an attempt and is not settled; renew it no more.
+
+        A client makes another call with the id of the last where it has not had that one's answer.
+        """
+        receipts = self._answered.pop((client_id, attempt_id), ())
+        return [
+            receipt
+            for receipt in receipts
+            if self._waiting.pop((receipt.holder, receipt.offset), None) is not None
+        ]
 
     def drop(self, receipt: Receipt) -> None:
         """Leave a delivery alone: it is settled, or its client has said for how long it needs it."""

@@ -118,17 +118,14 @@ def _unary(
     )
 
 
-def _polls(gateway: Gateway) -> Callable[..., AsyncIterator[service.ReceiveMessageResponse]]:
-    async def serve(
-        request: service.ReceiveMessageRequest, context: Context
-    ) -> AsyncIterator[service.ReceiveMessageResponse]:
+def _polls(gateway: Gateway) -> Callable[..., Awaitable[None]]:
+    async def serve(request: service.ReceiveMessageRequest, context: Context) -> None:
         try:
             call = call_of(context, gateway)
             with gateway.admission.polls.taken():
-                async for answer in receiving.receive(call, request):
-                    yield answer
+                await receiving.receive(call, request, context.write)
         except (Refusal, TarryError, TimeoutError) as error:
-            yield service.ReceiveMessageResponse(status=status_of_error(error))
+            await context.write(service.ReceiveMessageResponse(status=status_of_error(error)))
 
     return serve
 

@@ -13,9 +13,12 @@ import pytest
 from tarry.client.aio import Exponential, connect
 from tarry.client.local.cluster import LocalCluster
 from tarry.client.settings import Settings, parse_servers
+from tarry.gateway.rocketmq.call import Call, Gateway
 from tarry.gateway.rocketmq.config import Config, Limits
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
+from tarry.gateway.rocketmq.receiving import receive
+from tarry.gateway.rocketmq.routes import Routes
 from tests.cluster.test_upgrade import level
 from tests.gateway.rocketmq_calls import HEADERS, Calls, code, gateway_calls, message, milliseconds
 
@@ -404,3 +407,51 @@ async def test_a_client_that_leaves_its_poll_takes_no_message_with_it(call: Call
     await sent(call, message("left"))
     (got,) = await received(call, "left")
     assert got.system_properties.delivery_attempt == 1
+
+
+async def test_what_a_client_leaves_before_it_has_all_of_the_answer_is_given_back(
+    call: Calls, shared_cluster: LocalCluster
+) -> None:
+    """It would be invisible for an hour else. The client here takes one message and no more."""
+    for number in range(3):
+        await sent(call, message("unread", str(number).encode()))
+    gateway = Gateway(settings(shared_cluster), CONFIG, Routes((), ("127.0.0.1", 8081)))
+    its_call = Call(gateway, gateway.accesses.of("", ""), "client", "JAVA", None)
+    request = call.receive_request("unread", invisible_ms=HOUR_MS)
+    written: list[service.ReceiveMessageResponse] = []
+    stuck = asyncio.Event()
+
+    async def write(answer: service.ReceiveMessageResponse) -> None:
+        written.append(answer)
+        if answer.HasField("message"):
+            stuck.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(receive(its_call, request, write))
+    async with asyncio.timeout(20):
+        await stuck.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await gateway.close()
+    bodies: set[bytes] = set()
+    while len(bodies) < 3:
+        bodies |= {got.body for got in await received(call, "unread", invisible_ms=HOUR_MS)}
+
+
+async def test_an_attempt_that_is_made_again_has_what_its_lost_answer_had(call: Calls) -> None:
+    """Else what a push consumer never had would be kept for it while it is there."""
+    await sent(call, message("attempts"))
+    (got,) = await received(call, "attempts", push=True, attempt_id="same")
+    (again,) = await received(call, "attempts", push=True, attempt_id="same")
+    assert again.system_properties.message_id == got.system_properties.message_id
+    assert again.system_properties.delivery_attempt == 2
+    assert await call.receive("attempts", push=True, attempt_id="another", wait_ms=300) == (
+        "MESSAGE_NOT_FOUND",
+        [],
+    )
+    assert await call.ack("attempts", again) == ["OK"]
+    assert await call.receive("attempts", push=True, attempt_id="same", wait_ms=300) == (
+        "MESSAGE_NOT_FOUND",
+        [],
+    )

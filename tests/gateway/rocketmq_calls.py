@@ -108,6 +108,11 @@ class Calls:
 
     def received(self, topic: str, group: str = "g", **more: Any) -> Any:
         """Return the stream of a receive."""
+        request = self.receive_request(topic, group, **more)
+        return self.stub.ReceiveMessage(request, metadata=self.headers, timeout=self.timeout_s)
+
+    def receive_request(self, topic: str, group: str = "g", **more: Any) -> service.ReceiveMessageRequest:
+        """Return the request of a receive."""
         wait_ms, invisible_ms = more.pop("wait_ms", 5_000), more.pop("invisible_ms", 10_000)
         tags, sql, push = more.pop("tags", "*"), more.pop("sql", ""), more.pop("push", False)
         kind = definition.SQL if sql else definition.TAG
@@ -123,8 +128,7 @@ class Calls:
         if not push and invisible_ms is not None:
             seconds, rest = divmod(invisible_ms, 1_000)
             fields["invisible_duration"] = Duration(seconds=seconds, nanos=rest * 10**6)
-        request = service.ReceiveMessageRequest(**fields | more)
-        return self.stub.ReceiveMessage(request, metadata=self.headers, timeout=self.timeout_s)
+        return service.ReceiveMessageRequest(**fields | more)
 
     async def ack(self, topic: str, *messages: definition.Message, group: str = "g") -> list[str]:
         """Acknowledge messages; return the code of each."""
