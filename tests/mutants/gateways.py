@@ -1,4 +1,4 @@
-"""Mutants of the HTTP gateway: whom it answers, where it posts, and what becomes of messages in hand."""
+"""Mutants of the gateways: whom it answers, where it posts, and what becomes of messages in hand."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant
 
 REQUESTS = "tests/gateway/test_requests.py"
 STREAMS = "tests/cluster/test_gateway.py"
+ROCKETMQ = "tests/gateway/test_rocketmq_parts.py"
+ROCKETMQ_CALLS = "tests/cluster/test_rocketmq.py"
 MUTANTS = (
     Mutant(
         "posts_go_to_private_addresses",
@@ -142,5 +144,50 @@ MUTANTS = (
         "return _Answer(content, operation.status, place.pop_all())",
         "return _Answer(content, operation.status, ExitStack())",
         (f"{REQUESTS}::test_an_answer_keeps_its_place_until_its_caller_has_taken_it",),
+    ),
+    Mutant(
+        "a_handle_is_read_whoever_made_it",
+        "made-up handles settle what another consumer of the group was given",
+        "if not any(hmac.compare_digest(mac, _mac(key, version, content)) for key in self._keys):",
+        "if not mac:",
+        (f"{ROCKETMQ}::test_handles_are_good_wherever_the_secret_is_and_nowhere_else",),
+    ),
+    Mutant(
+        "an_access_key_needs_no_secret",
+        "whoever knows an access key's name has its rights",
+        "if not hmac.compare_digest(expected, signature.lower()):",
+        "if not expected:",
+        ("tests/gateway/test_rocketmq_calls.py::test_calls_are_let_in_by_the_signature_of_an_access_key",),
+    ),
+    Mutant(
+        "a_delivery_timestamp_is_rounded_down",
+        "a message of a client with finer times comes early",
+        "return timestamp.seconds * 1_000 - (-timestamp.nanos // 1_000_000)",
+        "return timestamp.seconds * 1_000 + timestamp.nanos // 1_000_000",
+        (f"{ROCKETMQ}::test_a_due_time_is_rounded_up_so_that_nothing_is_early",),
+    ),
+    Mutant(
+        "a_message_id_is_no_idempotency_key",
+        "what a client sends again, because its answer was lost, is stored twice",
+        "idempotency_key=system.message_id,",
+        "",
+        (f"{ROCKETMQ}::test_a_message_that_is_sent_again_is_the_same_to_the_cluster_whenever_it_was_born",),
+    ),
+    Mutant(
+        "a_vain_recall_is_told_to_python_as_to_others",
+        "Python's client takes it for a success",
+        'code = Code.NOT_FOUND if call.language == "PYTHON" else Code.MESSAGE_NOT_FOUND',
+        "code = Code.MESSAGE_NOT_FOUND",
+        (
+            f"{ROCKETMQ_CALLS}::test_python_s_client_is_told_of_a_vain_recall_in_a_code_that_it_does_not_take"
+            "_for_a_success",
+        ),
+    ),
+    Mutant(
+        "a_lost_answer_of_a_poll_is_kept_for_who_never_had_it",
+        "what a push consumer never had stays invisible while it is there",
+        "    await _give_back_the_same_attempt_s(call, request)\n",
+        "",
+        (f"{ROCKETMQ_CALLS}::test_an_attempt_that_is_made_again_has_what_its_lost_answer_had",),
     ),
 )
