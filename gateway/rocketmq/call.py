@@ -22,6 +22,7 @@ from tarry.gateway.rocketmq.renewal import Renewals
 from tarry.gateway.rocketmq.routes import Routes
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+CLIENT_ID_CHARS_MAX: Final = 255
 ANSWER_MS: Final = 200
 """Of a client's deadline, kept for the answer's way back."""
 
@@ -72,6 +73,9 @@ def call_of(context: Context, gateway: Gateway) -> Call:
     client_id = headers.get("x-mq-client-id", "")
     if not client_id:
         raise Refusal(Code.CLIENT_ID_REQUIRED, "client id cannot be empty")
+    if len(client_id) > CLIENT_ID_CHARS_MAX:
+        text = f"client id is longer than {CLIENT_ID_CHARS_MAX} characters"
+        raise Refusal(Code.CLIENT_ID_REQUIRED, text)
     access = gateway.accesses.of(headers.get("authorization", ""), headers.get("x-mq-date-time", ""))
     gateway.presence.seen(client_id)
     remaining_s = context.time_remaining()

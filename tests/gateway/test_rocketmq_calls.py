@@ -122,6 +122,8 @@ async def test_calls_without_a_client_id_are_refused_and_other_headers_are_not_n
     stream = call.telemetry()
     assert code((await stream.read()).status) == "CLIENT_ID_REQUIRED"
     assert await stream.read() is grpc.aio.EOF
+    call.headers = (("x-mq-client-id", "x" * 256),)
+    assert code((await route(call, "orders")).status) == "CLIENT_ID_REQUIRED"
     call.headers = (("x-mq-client-id", "host@1@0@abc"), ("x-mq-language", "HTTP"))
     assert code((await route(call, "orders")).status) == "OK"
 
