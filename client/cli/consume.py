@@ -231,11 +231,18 @@ async def nack(
         int | None,
         duration_option("--delay", help="Until it comes again.", show_default="by the back-off table"),
     ] = None,
+    dead_letter: Annotated[
+        bool, typer.Option("--dead-letter", help="Not again: they are dead letters at once.")
+    ] = False,
     *,
     cluster: OnCluster,
 ) -> None:
-    """Have messages that receive printed delivered again, later."""
-    await received.settle(client, lambda queue: Verdict.nacking(queue, delay_ms), cluster.output)
+    """Have messages that receive printed delivered again, later, or no more."""
+    await received.settle(
+        client,
+        lambda queue: Verdict.nacking(queue, delay_ms, dead_letter=dead_letter),
+        cluster.output,
+    )
 
 
 async def extend(

@@ -159,8 +159,9 @@ async def ack(call: Call) -> fields.SettledMessages:
 
 
 async def nack(call: Call) -> fields.SettledMessages:
-    """Have messages delivered again."""
-    return await _settled(call, Verdict.nacking(0, call.body.delay_ms))
+    """Have messages delivered again, or no more."""
+    verdict = Verdict.nacking(0, call.body.delay_ms, dead_letter=call.body.dead_letter)
+    return await _settled(call, verdict)
 
 
 async def extend(call: Call) -> fields.SettledMessages:

@@ -443,6 +443,7 @@ class NackBody(Handles):
     """Messages to have delivered again."""
 
     delay_ms: UInt | None = Field(default=None, description="Until then; none: by the group's back-off.")
+    dead_letter: bool = Field(default=False, description="Not again: they are dead letters at once.")
 
 
 class ExtendBody(Handles):

@@ -78,3 +78,9 @@ def test_commands_receive_in_one_run_and_settle_in_the_next(shared_cluster: Loca
     assert "attempt 2" in shown
     assert tarry("ack", "calls-cli", handle)[0] == 0
     assert tarry("ack", "calls-cli", "nothing")[0] == 2
+    assert tarry("schedule", "calls-cli", "y", "--delay", "0s")[0] == 0
+    received = json.loads(tarry("receive", "calls-cli", "--wait", "10s", "-o", "json")[1])
+    handle = f"{received['queue']}:{received['offset']}"
+    assert tarry("nack", "calls-cli", handle, "--dead-letter")[0] == 0
+    letters = tarry("receive", "dlq.console.calls-cli", "--wait", "10s", "-o", "json")[1]
+    assert json.loads(letters)["body"] == "y"

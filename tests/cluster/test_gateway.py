@@ -311,6 +311,15 @@ def test_told_to_end_polls_and_streams_end_in_order(shared_cluster: LocalCluster
     assert answers == {"poll": {"messages": []}, "stream": [("end", {"reason": "GATEWAY_ENDING"})]}
 
 
+def test_a_nack_may_make_a_dead_letter(call: Caller) -> None:
+    call("schedule", {"delay_ms": 0, "body": "given up"}, topic="given-up")
+    (received,) = receive(call, "given-up")
+    nacked = call("nack", {"handles": [received["handle"]], "dead_letter": True})
+    assert outcomes(nacked) == ["ok"]
+    (letter,) = receive(call, "dlq.g.given-up")
+    assert (letter["body"], letter["properties"]["tarry.attempts"]) == ("given up", "1")
+
+
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     settings: dict[str, Setting] = {"tokens": TOKENS, "peer_token": "between-nodes", "consensus": STEADY}
