@@ -52,12 +52,17 @@ def message(topic: str, body: bytes = b"body", **system: Any) -> definition.Mess
         system.setdefault("message_type", definition.DELAY)
     if system.get("message_group"):
         system.setdefault("message_type", definition.FIFO)
-    system = {"message_id": new_id(), "message_type": definition.NORMAL, "born_host": "10.0.0.7"} | system
+    given: dict[str, Any] = {
+        "message_id": new_id(),
+        "message_type": definition.NORMAL,
+        "born_host": "10.0.0.7",
+        **system,
+    }
     return definition.Message(
         topic=definition.Resource(name=topic, resource_namespace=namespace),
         body=body,
         user_properties=properties,
-        system_properties=definition.SystemProperties(**system),
+        system_properties=definition.SystemProperties(**given),
     )
 
 
