@@ -168,6 +168,10 @@ simulate-ablation: $(READY) ## each guard taken out in turn: the first seed, or 
 mutants: $(READY) ## one line that guards safety changed at a time, and which test notices (ARGS="a_stranger_votes", ARGS=--list)
 	@$(PY) -m tests.mutants $(ARGS)
 
+.PHONY: mutants-containers
+mutants-containers: $(READY) ## docker-compose.yml and Dockerfile with one mistake at a time, each carried out: their test has to notice
+	@$(PY) -m pytest -n logical --maxprocesses 2 -m mutant $(ARGS)
+
 .PHONY: turns
 turns: $(READY) ## tests of what one turn of an event loop costs, held to TOLERANCE=1.25 times the bound; for a machine that does nothing else
 	@TURN_TOLERANCE=$(or $(TOLERANCE),1.25) $(PY) -m pytest $$(grep -rlE "from tests import turns|from tests.turns" tests --include='test_*.py') $(ARGS)

@@ -2,7 +2,8 @@
 
 Tests of real clusters wait for real clocks, so they have the machine to themselves. But those that are marked
 `beside` may take longer than they do: nothing in them has to happen sooner than in tens of seconds, and no
-leadership has to last. They run two at a time. Of either kind, RERUNS tests that failed run once more: one
+leadership has to last. They run two at a time. Those marked `mutant`, which show that others can fail, are
+left to `make mutants-containers`. Of either kind, RERUNS tests that failed run once more: one
 that failed only because the machine was slow passes then, and is printed with its first failure.
 
 Every argument is pytest's; an expression of `-m` narrows all parts. Exit code: pytest's, of the first part
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         if given.marks in {ONE_PROCESS, "cluster"} and (part == ONE_PROCESS) != (given.marks == ONE_PROCESS):
             continue
         marks = f"({given.marks}) and {part}" if given.marks else part
-        command = [sys.executable, "-m", "pytest", *options, *others, "-m", marks]
+        command = [sys.executable, "-m", "pytest", *options, *others, "-m", f"{marks} and not mutant"]
         codes.append(subprocess.run(command, check=False, env=environment).returncode)
         if codes[-1] == pytest.ExitCode.INTERRUPTED:
             break

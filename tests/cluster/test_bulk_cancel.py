@@ -22,6 +22,8 @@ from tarry.client.aio import Client, DeletedTopic, connect
 from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster
 
+pytestmark = pytest.mark.beside
+
 MESSAGES = 200_000
 HOUR_MS = 3_600_000
 

@@ -56,6 +56,7 @@ QUICK = (
 """The same, noticed sooner, and patient with a busy machine."""
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("right", "wrong", "told"),
     [
@@ -85,6 +86,7 @@ def test_a_wrong_compose_file_is_found(
         play(QUICK.replace(right, wrong), DOCKERFILE, builder, tmp_path / "run")
 
 
+@pytest.mark.mutant
 def test_a_health_check_at_another_port_is_found(builder: Builder, tmp_path: Path) -> None:
     wrong = QUICK.replace('To("127.0.0.1", 9464', 'To("127.0.0.1", 9465')
     assert wrong != QUICK
@@ -95,6 +97,7 @@ def test_a_health_check_at_another_port_is_found(builder: Builder, tmp_path: Pat
         play(wrong, DOCKERFILE, builder, tmp_path / "run")
 
 
+@pytest.mark.mutant
 @pytest.mark.parametrize(
     ("right", "wrong", "told"),
     [

@@ -25,6 +25,8 @@ from tarry.proto import tarry_operator_pb2 as o
 from tests.cluster.test_receive import receive, schedule
 from tests.cluster.wire import Wire, wire
 
+pytestmark = pytest.mark.beside
+
 
 @pytest.fixture
 def leader(shared_cluster: LocalCluster) -> str:

@@ -46,6 +46,7 @@ def promises_kept(history: History, load: Workload) -> None:
     assert duplicates.unmarked(history) == ()
 
 
+@pytest.mark.beside
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_nodes_killed_at_random_moments_lose_nothing(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
@@ -64,6 +65,7 @@ async def test_nodes_killed_at_random_moments_lose_nothing(tmp_path: Path, seed:
         promises_kept(await under_load(cluster, load, asyncio.create_task(crashes())), load)
 
 
+@pytest.mark.beside
 async def test_a_whole_cluster_killed_at_once_loses_nothing(tmp_path: Path) -> None:
     async with DisposableRun(3, tmp_path) as cluster:
 

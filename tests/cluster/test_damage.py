@@ -21,6 +21,8 @@ from tarry.wheel.far_segment import segment_name
 from tarry.wheel.hour_partition import folder_name
 from tests.cluster.disposable import Disposable
 
+pytestmark = pytest.mark.beside
+
 TOPIC = "damage"
 PATIENCE_S = 60
 BODIES = [b"message %d, " % number * 20 for number in range(300)]

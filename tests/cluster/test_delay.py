@@ -6,10 +6,14 @@ import asyncio
 import time
 from pathlib import Path
 
+import pytest
+
 from tarry.client.aio import Client, connect
 from tests.cluster.disposable import Disposable
 from tests.cluster.test_policy import PATIENCE_S, refused, tarry
 from tests.cluster.test_upgrade import level
+
+pytestmark = pytest.mark.beside
 
 DELAY_MS = 4_000
 MESSAGES = 50

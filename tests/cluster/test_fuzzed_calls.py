@@ -31,6 +31,8 @@ from tests.cluster.steady import STEADY
 from tests.cluster.wire import refusal
 from tests.fuzz.mutations import mutated, wire
 
+pytestmark = pytest.mark.beside
+
 SEED = int(os.environ.get("FUZZ_SEED", "1"))  # `make fuzz` sets it
 CALLS = 4_000 if "FUZZ_SEED" in os.environ else 400
 PATIENCE_S = 30.0

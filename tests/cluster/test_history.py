@@ -17,7 +17,7 @@ from tarry.client.local.cluster import LocalCluster
 from tarry.client.sync import connect as connect_blocking
 from tests.cluster.disposable import Disposable
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.beside
 PATIENCE_S = 60.0
 UNKNOWN = "000000000070000007w"
 

@@ -17,6 +17,8 @@ from tarry.client.local.cluster import LocalCluster
 from tests.cluster.disposable import Disposable
 from tests.cluster.test_members import newcomer
 
+pytestmark = pytest.mark.beside
+
 HOUR_MS = 3_600_000
 PATIENCE_S = 30
 

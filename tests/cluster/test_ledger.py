@@ -24,6 +24,8 @@ from tarry.proto.ledger.schema import REPLICATED, Kind, Manifest
 from tarry.proto.ledger.segment import closed
 from tarry.proto.message_id import MessageId
 
+pytestmark = pytest.mark.beside
+
 PATIENCE_S = 60
 COUNT = 300
 KILL_AFTER = 100  # messages

@@ -22,6 +22,8 @@ from tests.cluster.limit_rows_transactions import the_largest_transactions_and_p
 from tests.cluster.over_limits import OVER, Over
 from tests.cluster.wire import refusal
 
+pytestmark = pytest.mark.beside
+
 __all__ = [  # rows that are added by their imports
     "peers_that_meet",
     "the_largest_schedules_and_pages",

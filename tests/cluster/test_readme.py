@@ -15,6 +15,8 @@ from tarry.client.local.cluster import LocalCluster
 from tarry.node.config import CLASSIC_DELAY_LEVELS_MS, load
 from tests.cluster.command_line import parsed_command
 
+pytestmark = pytest.mark.beside
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -16,6 +16,8 @@ from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster
 from tests.cluster.disposable import Disposable
 
+pytestmark = pytest.mark.beside
+
 PATIENCE_S = 60
 CHANGED, ALREADY_SO = ChangeOutcome.CHANGED, ChangeOutcome.ALREADY_SO
 HOUR_MS = 3_600_000

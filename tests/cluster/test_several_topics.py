@@ -18,6 +18,8 @@ from tarry.client.errors import TooLarge
 from tarry.client.local.cluster import LocalCluster
 from tests.cluster.disposable import Disposable
 
+pytestmark = pytest.mark.beside
+
 PATIENCE_S = 40
 
 
