@@ -212,16 +212,12 @@ reconcile: $(READY) ## a cluster whose leaders are killed, its ledgers reconcile
 	$(PY) -m tarry.spark reconcile --small --settle-ms 0 --out out/reconcile "$$run"
 
 .PHONY: chaos-reconcile
-chaos-reconcile: $(READY) ## chaos, one scenario after another (SCENARIO="one two"), and Spark over each run's ledgers, which must find nothing; 90 min
-	@failed=; \
-	for name in $(or $(SCENARIO),$$($(PY) -m tarry.chaos --list | cut -d' ' -f1)); do \
-		run=$$(mktemp -d); \
-		$(PY) -m tarry.chaos --scenario $$name --seed $(SEED) --keep "$$run" --report out/reconcile/$$name/chaos.html $(ARGS) \
-			|| failed="$$failed $$name(chaos)"; \
-		$(PY) -m tarry.spark reconcile --small --settle-ms 2000 --out out/reconcile/$$name "$$run" \
-			|| failed="$$failed $$name(spark)"; \
-		rm -rf "$$run"; \
-	done; \
+chaos-reconcile: $(READY) ## chaos, and Spark over each run's ledgers, which must find nothing (SCENARIO=one,two); an hour
+	@runs=$$(mktemp -d); trap 'rm -rf "$$runs"' EXIT; failed=; \
+	$(PY) -m tarry.chaos --scenario "$(SCENARIO)" --seed $(SEED) --keep "$$runs" \
+		--report out/reconcile/chaos.html $(ARGS) || failed=" chaos"; \
+	$(PY) -m tarry.spark reconcile --each --small --settle-ms 2000 -o json --out out/reconcile "$$runs"/* \
+		|| failed="$$failed reconciliation"; \
 	echo "failed:$${failed:- none}"; [ -z "$$failed" ]
 
 .PHONY: moving-in

@@ -181,7 +181,10 @@ def _folder(name: str, keep: Path | None) -> Iterator[Path]:
             yield Path(folder)
     else:
         keep.mkdir(parents=True, exist_ok=True)
-        yield Path(tempfile.mkdtemp(prefix=f"{name}-", dir=keep))
+        kept = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=keep))
+        yield kept
+        if not any(kept.iterdir()):  # of a scenario that was skipped
+            kept.rmdir()
 
 
 def _seed_of(scenario: Scenario, seed: int) -> int:

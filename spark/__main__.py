@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +20,8 @@ from rich.table import Table
 from tarry.proto.extras import require
 
 require("spark")
+
+from pyspark.sql import SparkSession
 
 from tarry.spark import generate as making
 from tarry.spark import monitor as watching
@@ -115,11 +118,15 @@ def reconcile(
     remote: Remote = None,
     memory_mib: Memory = 3_072,
     small: Annotated[bool, typer.Option(help="Below a million rows: do not compile queries.")] = False,
+    each: Annotated[
+        bool, typer.Option("--each", help="Each LEDGER is of a cluster of its own, and goes to OUT/its name.")
+    ] = False,
     output: Form = Output.TABLE,
 ) -> None:
     """Say what was delivered once, twice, late, or never.
 
-    The last line is JSON, and so is all of OUT/summary.json.
+    The last line is JSON, and so is all of OUT/summary.json. With --each there is a line for each LEDGER, and
+    the last one names those whose promises were not kept, and those of which nothing can be said.
     """
     options = Options(ledgers, out, from_, to, settle_ms, clock_tolerance_ms, checksums)
     try:
@@ -127,15 +134,42 @@ def reconcile(
         spark = session(
             "tarry reconcile", master=master, remote=remote, memory_mib=memory_mib, settings=settings
         )
-        job = Reconciliation(spark, options, said)
-        summary = job.run()
-        job.write(summary)
+        if each:
+            reconcile_each(spark, options, output)
+        summary = reconciled(spark, options, output)
     except SparkJobError as error:
         fail(error, output)
-    if output is Output.TABLE:
-        show(summary)
     print(json.dumps({name: summary[name] for name in FIGURES}), flush=True)
     raise typer.Exit(0 if summary["kept"] else BROKEN)
+
+
+def reconciled(spark: SparkSession, options: Options, output: Output) -> dict[str, Any]:
+    """Return the summary of a run of the job, written and shown. Raises SparkJobError."""
+    job = Reconciliation(spark, options, said)
+    summary = job.run()
+    job.write(summary)
+    if output is Output.TABLE:
+        show(summary)
+    return summary
+
+
+def reconcile_each(spark: SparkSession, options: Options, output: Output) -> None:
+    """Reconcile each ledger by itself, in the one session, and end with what they come to."""
+    broken, unusable = [], []
+    for number, ledger in enumerate(options.ledgers, 1):
+        name = ledger.rstrip("/").rpartition("/")[2]
+        said(f"{number} of {len(options.ledgers)}: {name}")
+        try:
+            one = replace(options, ledgers=[ledger], out=f"{options.out}/{name}")
+            summary = reconciled(spark, one, output)
+        except SparkJobError as error:
+            unusable.append(name)
+            print(json.dumps({"ledger": ledger, "error": type(error).__name__, "message": str(error)}))
+            continue
+        broken += [] if summary["kept"] else [name]
+        print(json.dumps({"ledger": ledger} | {figure: summary[figure] for figure in FIGURES}), flush=True)
+    print(json.dumps({"ledgers": len(options.ledgers), "broken": broken, "unusable": unusable}), flush=True)
+    raise typer.Exit(BROKEN if broken else UNUSABLE if unusable else 0)
 
 
 def show(summary: dict[str, Any]) -> None:

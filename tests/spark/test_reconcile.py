@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import duckdb
 import pytest
+import typer
+from pyspark.sql import SparkSession
 
+from tarry.spark.__main__ import Output, reconcile_each
 from tarry.spark.generate_rows import FAULTS
+from tarry.spark.reconcile import Options
 from tests.spark.conftest import Reconciled
 
 FOUND_BY = {
@@ -85,3 +92,19 @@ def test_lateness_is_what_duckdb_says(planted: Reconciled) -> None:
 
 def test_every_fault_that_is_planted_is_looked_for() -> None:
     assert {*FOUND_BY, *CAUSES, "cancelled", "out_of_order"} == set(FAULTS)
+
+
+def test_ledgers_of_several_clusters_are_reconciled_each_by_itself(
+    spark: SparkSession, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    options = Options([str(empty), f"{made}/"], str(tmp_path / "out"), settle_ms=0)
+    with pytest.raises(typer.Exit) as ended:
+        reconcile_each(spark, options, Output.JSON)
+    of_empty, of_made, of_all = map(json.loads, capsys.readouterr().out.splitlines())
+    assert of_empty["error"] == "LedgerMissing"
+    assert of_made["scheduled"] == 998
+    assert of_all == {"ledgers": 2, "broken": [made.name], "unusable": ["empty"]}
+    assert ended.value.exit_code == 1
+    assert json.loads((tmp_path / "out" / made.name / "summary.json").read_text())["scheduled"] == 998
