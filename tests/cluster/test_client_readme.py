@@ -20,7 +20,8 @@ pytestmark = pytest.mark.beside
 README = Path(__file__).parents[2] / "client" / "README.md"
 
 
-FIRST, SEVERAL, DELAYED, TRACED = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+FIRST, SEVERAL, DELAYED, TRACED = re.findall(r"```python\n(import .*?)```", README.read_text(), re.DOTALL)
+"""Examples that are programs; what has no import is part of one that it names."""
 
 
 def printed(example: str, folder: Path, **environment: str) -> str:
