@@ -69,10 +69,11 @@ async def trade(cluster: LocalCluster) -> set[str]:
                 await asyncio.sleep(0.1)
             ids = {one.id async for one in transactions.list(ended=True) if one.id}
             async with client.consumer("orders", "g", name="c") as consumer:
-                while came < ids:
-                    message = await consumer.receive()
+                async for message in consumer:
                     came.add(message.id)
                     await message.ack()
+                    if came >= ids:
+                        break
     assert came == ids
     return came
 
@@ -105,7 +106,7 @@ def test_transactions_of_a_cluster_whose_leaders_die_are_each_in_its_ledgers_onc
         TransactionEvent.UNRESOLVED: KILLS,
     }
     commits = job.rows.where("kind = 'scheduled' and detail like 'COMMITTED %'")
-    twice = job.rows.unionByName(commits.withColumn("index", F.lit(10**6).cast("long")))
+    twice = job.rows.unionByName(commits.withColumn("position", F.col("position") + 1_000))
     assert "committed_twice" in {one["check"] for one in wrong_transactions(twice).collect()}
     ended = commits.withColumn("detail", F.regexp_replace("detail", "COMMITTED", "ROLLED_BACK"))
     planted = ended.withColumn("kind", F.lit("rolled_back"))
