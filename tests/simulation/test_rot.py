@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import UNIT_BYTES
 from tests.replication.commands import trim
+from tests.simulation import whole_world
 from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_producer import ModelProducer
-from tests.simulation.rot import FAR_RECORDS, INDICES, READY, RECORDS, rot_once, turn_bit_of_some
+from tests.simulation.rot import FAR_RECORDS, INDICES, READY, RECORDS, rot_once, rotten, turn_bit_of_some
 from tests.simulation.whole_node import WholeNode
 from tests.simulation.whole_scenario import scenario, soon
-from tests.simulation.whole_world import WholeWorld
+from tests.simulation.whole_world import HOUR_MS, SCRUBBED_S, WholeWorld
 
 
 def followers(world: WholeWorld, leader: WholeNode) -> list[WholeNode]:
@@ -174,3 +178,31 @@ def give_a_state(kind: str, *, others: bool, trimmed: bool = False) -> None:
 
     repaired = scenario(play).rotting.core.damage.repaired
     assert repaired == 1 or not others
+
+
+def test_all_that_is_on_disks_is_looked_at_once_a_step_of_the_scrub_that_has_yet_to_come_by(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks, finding = list[int](), rotten
+
+    def look(machine: Machine) -> int:
+        looks.append(finding(machine))
+        return looks[-1]
+
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        world.rots, world.rotting = True, followers(world, leader)[0]
+        await producer.schedule("a", [world.true_ms() + HOUR_MS * hour for hour in range(1, 25)])
+        world.schedules_far = True  # and nothing of it is waited for
+        await asyncio.sleep(0.5)
+        for node in world.whole:
+            node.take_checkpoint()
+        await asyncio.sleep(0.5)
+        monkeypatch.setattr(whole_world, "rotten", look)
+        assert turn_bit_of_some(world, world.rotting, FAR_RECORDS) or turn_bit_of_some(
+            world, world.rotting, RECORDS
+        )
+
+    world = scenario(play)
+    assert world.rotting.core.damage.repaired
+    assert 0 < sum(map(bool, looks)) <= world._scrubbed_s() / SCRUBBED_S

@@ -60,6 +60,10 @@ DEAD_LETTERS = ("dlq.g1.a", "dlq.misfired.c")
 """Topics that somebody reads."""
 DRAINED_MS = 30_000
 """Far longer than what is not scheduled far."""
+SCRUBBED_S = DISPATCH.scrub_step_ms_max / 1_000
+"""Between two looks at all that is on all disks, while only the scrub can still find what has rotted: a look
+reads all of it, and costs far more than what the nodes do meanwhile."""
+ROTTEN = "B4: something has rotted"
 COLD_SHARES = (0.01, 0.05, 0.3)
 """Of reads, how many find that what they want is not cached."""
 SEVERAL = ("a*", "b")
@@ -187,8 +191,8 @@ class WholeWorld(World):
         begun = loop.time()
         while not self.is_sound():
             if loop.time() - begun > 10 + self._scrubbed_s():
-                raise Violation("B4: something has rotted, and nobody knows, or mends it")
-            await asyncio.sleep(0.1)
+                raise Violation(f"{ROTTEN}, and nobody knows, or mends it")
+            await asyncio.sleep(SCRUBBED_S)
 
     def relative(self, text: str) -> str:
         """Begin paths below the world's folder, whose name no seed decides."""
@@ -309,7 +313,7 @@ class WholeWorld(World):
         while left := self._left():
             if loop.time() - begun > timeout_s:
                 raise Violation(f"V4: not drained after {timeout_s} s: {left}")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(SCRUBBED_S if left.startswith(ROTTEN) else 0.05)
         self.check_states()
 
     def _scrubbed_s(self) -> float:
@@ -335,7 +339,7 @@ class WholeWorld(World):
             return f"what is damaged at {damaged} is not mended"
         unknown = [node.name for node in self.whole if rotten(node.core.machine)]
         if unknown:  # what is unsettled could not be read
-            return f"B4: something has rotted at {unknown}, and nobody knows"
+            return f"{ROTTEN} at {unknown}, and nobody knows"
         unacknowledged, pending = unsettled(machine), machine.wheel.pending
         left = unacknowledged or pending > self.ledger.ahead(self.horizon_ms)
         return f"{unacknowledged=} {pending=}" if left else ""
