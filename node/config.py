@@ -165,6 +165,7 @@ class TransactionSettings(CheckTimes):
     """Checks of transactions, where no table of the producer group says otherwise."""
 
     groups: dict[str, CheckTimes] = {}  # by producer group
+    checks_per_s_max: Count = 1_000  # handed over by the leader, of those that come due together
 
     def of(self, producer_group: str) -> CheckTimes:
         """Return what counts for a producer group."""

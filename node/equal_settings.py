@@ -29,6 +29,7 @@ KEYS: Final = (
         )
     ),
     "transactions.check_after_ms", "transactions.check_pauses_ms", "transactions.checks_max",
+    "transactions.checks_per_s_max",
     "dispatch.clock_offset_ms_max", "dispatch.clock_wrong_ms_max",
 )  # fmt: skip
 NAMES_MAX: Final = 1_000

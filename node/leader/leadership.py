@@ -9,6 +9,7 @@ flight to whom) is made anew each time and dropped at the end.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -324,6 +325,7 @@ class Leadership:
             self.check_streams,
             self.check_counts,
             self._config.shard,
+            self._has_disk,
         )
         tasks.spawn(self._holds.steps("checks of transactions", self._checks.run()))
         self._seed = ClusterSeed(self._machine, self._config, self._time.now_ms, self._propose)
@@ -404,6 +406,10 @@ class Leadership:
         soon_ms = self._time.now_ms() + self._config.dispatch.ahead_ms_max
         due_ms = np.frombuffer(retry.due_ms, "<i8")
         return int(np.count_nonzero(due_ms <= soon_ms)) if retry.target_group else 0  # else: dead letters
+
+    def _has_disk(self) -> bool:
+        disk = os.statvfs(self._machine.folder)
+        return disk.f_bavail * disk.f_frsize >= self._config.limits.disk_free_bytes_min
 
     async def _propose(self, payload: Message) -> Any:
         """Propose what the leader itself decided; overload is waited out."""

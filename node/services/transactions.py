@@ -56,6 +56,8 @@ ANSWERS_MAX: Final = 16
 """Of a stream of checks that wait for the log at once."""
 TURN_BYTES: Final = 1 << 20
 """Of prepares, looked at in one turn of the event loop."""
+ENDS: Final = 50
+"""Looked up and proposed in one turn of the event loop, at some 0.1 ms each."""
 STREAMS: Final = 50
 """Opened or closed in one turn of the event loop."""
 BREAK_NOTICE_S: Final = 0.05
@@ -79,7 +81,7 @@ class TransactionCalls:
         self._machine, self._driver, self._time = core.machine, core.driver, core.time
         self._damage, self._leadership, self._holds = core.damage, core.leadership, core.holds
         self._authorizer, self._calls, self._edges = authorizer, calls, edges
-        self._turns, self._streams = IntakeTurns(), IntakeTurns()
+        self._turns, self._ends, self._streams = IntakeTurns(), IntakeTurns(), IntakeTurns()
 
     # -- prepare and end -----------------------------------------------------------------
 
@@ -102,7 +104,7 @@ class TransactionCalls:
         if refusal is not None:
             return refusal
         done: Transacted | Refusal = await self._driver.propose(
-            self._machine.encode(command), cost_us(command)
+            self._machine.encode(command), cost_us(command), flushed=True
         )
         if isinstance(done, Refusal):
             return done
@@ -151,6 +153,7 @@ class TransactionCalls:
             return refusal
         for _ in range(ATTEMPTS_MAX):
             await self._driver.read_barrier()
+            await self._ends.enter(1 / ENDS)  # all that have waited for the barrier go on together
             row = self._machine.transactions.named(request.producer_group, request.transaction)
             if row is None or not self._may_produce(context, row.topic):
                 return unknown(repr(request.transaction), self._machine.transactions)
@@ -163,10 +166,11 @@ class TransactionCalls:
     async def _end(self, row: Row, end: pb.TransactionEnd) -> Answer | None:
         """End a transaction; None: a check has moved it meanwhile."""
         state = row.state()
-        if row.end:
+        # Where durability is async the log says when the end of one that has ended is flushed.
+        if row.end and not self._machine.queues.defaults.flush_ms:
             return self._ended(state, repeated=True) if state.state == STATES[end] else ended(state)
         record: bytes | None = b""
-        if end == pb.TRANSACTION_END_COMMIT:
+        if end == pb.TRANSACTION_END_COMMIT and not row.end:
             place = np.array([[state.place_hour], [state.place_index]], np.uint32)
             try:
                 (record,) = await self._damage.read(*place)
@@ -184,7 +188,7 @@ class TransactionCalls:
             now_ms=self._time.latest_ms(),
         )
         done: Transacted | Moved | Refusal = await self._driver.propose(
-            self._machine.encode(command), cost_us(command)
+            self._machine.encode(command), cost_us(command), flushed=True
         )
         if isinstance(done, Moved):
             return None
@@ -296,6 +300,8 @@ class TransactionCalls:
         try:
             async with asyncio.TaskGroup() as ending:
                 async for raw in requests:
+                    if stream.ended is not None:
+                        return
                     given = _answer(raw)
                     if isinstance(given, Refusal):
                         stream.end(given)
@@ -323,7 +329,7 @@ class TransactionCalls:
             told_of = pb.CheckRefused(
                 transaction=given.transaction, reason=answer.reason, text=answer.text[:1_000]
             )
-            stream.send(pb.ChecksResponse(refused=told_of).SerializeToString())
+            stream.refuse(pb.ChecksResponse(refused=told_of).SerializeToString())
 
     # -- checks of requests --------------------------------------------------------------
 

@@ -5,7 +5,10 @@
                                                                check; after the last one to the dead letters
 
 A check is asked only once the next one is in the log, so that no failover in between loses a transaction: the
-next leader finds in the queue what was not handed over, and in the wheel what was.
+next leader finds in the queue what was not handed over, and in the wheel what was. So many that come due
+together are handed over a second at most, and those whose producers are connected and have no room wait in
+the queue until they have some, for their group's first pause at most: a check counts, heard or not. All wait
+while the leader lacks disk, for each writes its record anew.
 """
 
 from __future__ import annotations
@@ -39,8 +42,16 @@ CHECKS_MAX: Final = 50
 """Handed over with one command: some 8 ms to apply."""
 OFFSETS_MAX: Final = 1_000
 """Looked at in one turn of the event loop."""
+OFFSETS_LOOK: Final = 10_000
+"""Looked at one after another, before others have a while."""
+LOOK_MS: Final = 100
+"""Until the queue is looked at again where some of it waits for producers, or has not been looked at."""
 BYTES_MAX: Final = 1 << 20
 """Of the records of one command, a lone one aside."""
+DISK_S: Final = 10.0
+"""Until there may be room on the disk again."""
+BURST_S: Final = 0.1
+"""Of checks at their greatest rate: so long after a pause they go on at once."""
 DAMAGED_MS: Final = 60_000
 """Until a record is read again that no node in reach has whole."""
 
@@ -82,15 +93,23 @@ class Checks:
         streams: CheckStreams,
         counts: CheckCounts,
         shard: int,
+        has_disk: Callable[[], bool],
     ) -> None:
-        """Take ``read``: of records at places; None where one is damaged. Raises UnknownMessage."""
+        """Take ``read``: of records at places; None where one is damaged. Raises UnknownMessage.
+
+        ``has_disk``: whether there is room for what clients write.
+        """
         self._machine, self._time = machine, time
         self._settings, self._ended_max = settings, ended_max
         self._propose, self._read, self._streams, self._counts = propose, read, streams, counts
-        self._shard = shard
+        self._shard, self._has_disk = shard, has_disk
         self._woken = asyncio.Event()
         self._sleeps_until_ms: int | None = None
         self._damaged: dict[int, int] = {}  # number of a transaction: when to read its record again
+        self._at = 0
+        """Offset from which on to look where all of the queue's next offsets have to stay."""
+        self._paced_s = 0.0
+        """By the loop's time, when all that was handed over would have been at the greatest rate."""
 
     def look(self, now_ms: int) -> None:
         """Wake the loop if cluster time has run ahead of what it sleeps by: a wrong clock was put right."""
@@ -109,9 +128,13 @@ class Checks:
             self._woken.clear()
             now_ms = self._time.now_ms()
             due = await self._due(now_ms)
+            if due.rows and not self._has_disk():
+                log.warning("checks of transactions wait for disk space")
+                await asyncio.sleep(DISK_S)
+                continue
             if len(due.offsets):
                 await self._hand_over(due)
-                await asyncio.sleep(0)
+                await asyncio.sleep(self._pause_s(len(due.rows)))
                 continue
             self._sleeps_until_ms = None if due.wait_ms is None else now_ms + due.wait_ms
             try:
@@ -123,33 +146,46 @@ class Checks:
     def _queue(self) -> ReadyQueue | None:
         return self._machine.queues.find(CHECKS, CHECKED)
 
+    def _pause_s(self, count: int) -> float:
+        """Return how long others come first, so many checks having been handed over."""
+        now_s = asyncio.get_running_loop().time()
+        self._paced_s = max(self._paced_s, now_s - BURST_S) + count / self._settings.checks_per_s_max
+        return max(0.0, self._paced_s - now_s)
+
     async def _due(self, now_ms: int) -> Due:
         """Return what of the queue's next offsets is due, and of transactions that have moved on.
 
-        Where all of the first have to stay, as damaged ones do, it looks further on.
+        Where all of the first have to stay, as damaged ones do, it looks further on: each time at some.
         """
-        queue, none, wait_ms = self._queue(), np.empty(0, np.uint64), None
+        queue, none = self._queue(), np.empty(0, np.uint64)
         if queue is None:
             return Due(none, none, [], None)
         done = self._machine.queues.acknowledged[CHECKED, queue.queue]
-        offsets = done.missing(done.floor, min(done.floor + OFFSETS_MAX, queue.units))
-        further: NDArray[np.uint64] | None = None
-        start = 0
-        while True:
-            due = self._of(queue, offsets, now_ms)
-            waits = [ms for ms in (wait_ms, due.wait_ms) if ms is not None]
-            wait_ms = min(waits, default=None)
-            if further is None and not len(due.offsets):
-                further = done.missing(done.floor + OFFSETS_MAX, queue.units)
-            if len(due.offsets) or further is None or start >= len(further):
-                return due._replace(wait_ms=wait_ms)
+        first_end = done.floor + OFFSETS_MAX
+        due = self._of(queue, done.missing(done.floor, min(first_end, queue.units)), now_ms)
+        if len(due.offsets) or queue.units <= first_end:
+            return due
+        further = done.missing(first_end, queue.units)
+        start, waits = int(np.searchsorted(further, np.uint64(self._at))), [due.wait_ms]
+        if start == len(further):
+            start = 0
+        for at in range(start, min(start + OFFSETS_LOOK, len(further)), OFFSETS_MAX):
             await asyncio.sleep(0)
-            offsets, start = further[start : start + OFFSETS_MAX], start + OFFSETS_MAX
+            self._at = int(further[at])
+            due = self._of(queue, further[at : at + OFFSETS_MAX], now_ms)
+            waits.append(due.wait_ms)
+            if len(due.offsets):
+                return due
+        self._at = int(further[min(start + OFFSETS_LOOK, len(further)) - 1]) + 1 if len(further) else 0
+        if len(further) > OFFSETS_LOOK:
+            waits.append(LOOK_MS)
+        return due._replace(wait_ms=min((ms for ms in waits if ms is not None), default=None))
 
     def _of(self, queue: ReadyQueue, offsets: NDArray[np.uint64], now_ms: int) -> Due:
         units = queue.at(offsets) if len(offsets) else queue.read(0, 0)
         chosen: list[int] = []
         rows: list[Row] = []
+        room: dict[str, int | None] = {}  # by producer group: checks that may be asked beside those chosen
         size_bytes, wait_ms = 0, None
         places = zip(units["hour"].tolist(), units["global_index"].tolist(), strict=True)
         for at, ((hour, index), check_ms) in enumerate(zip(places, units["due_ms"].tolist(), strict=True)):
@@ -161,9 +197,17 @@ class Checks:
             if due_ms > now_ms:
                 wait_ms = min(due_ms - now_ms, wait_ms or due_ms)
                 continue
+            group = row.producer_group
+            if group not in room:
+                room[group] = self._streams.room(group)
+            left = room[group]
+            if left == 0 and now_ms < due_ms + self._settings.of(group).check_pauses_ms[0]:
+                wait_ms = min(LOOK_MS, wait_ms or LOOK_MS)
+                continue
             size_bytes += row.state().record_bytes
             if rows and (size_bytes > BYTES_MAX or len(rows) == CHECKS_MAX):
                 break
+            room[group] = left - 1 if left else left
             chosen.append(at)
             rows.append(row)
         where = units["hour"].astype(np.uint64) << np.uint64(32) | units["global_index"]

@@ -7,6 +7,8 @@ from tests.mutants.mutant import Mutant
 MACHINE = "tests/replication/state_machine/test_transactions.py"
 SERVICE = "tests/node/services/test_transactions.py"
 CLIENT = "tests/client/transactions/test_transactions.py"
+CHECKS = "tests/node/services/test_transaction_checks.py"
+SIMULATED = "tests/simulation/test_transactions.py"
 EXPORT = "tests/node/services/test_pending_export.py"
 
 MUTANTS = (
@@ -107,5 +109,44 @@ MUTANTS = (
         "        self.half_messages = sum(one.state == OPEN and one.topic in of_topics for one in states)\n",
         "        self.half_messages = 0\n",
         (f"{EXPORT}::test_half_messages_are_left_out_and_counted_by_their_topics",),
+    ),
+    Mutant(
+        "a_prepare_is_answered_before_it_is_flushed",
+        "a loss of power takes a half message whose database transaction stands, and nobody asks about it",
+        "            self._machine.encode(command), cost_us(command), flushed=True\n        )\n        if isinstance(done, Refusal):",
+        "            self._machine.encode(command), cost_us(command)\n        )\n        if isinstance(done, Refusal):",
+        (
+            f"{SIMULATED}::test_whatever_the_durability_a_prepare_and_an_end_are_answered_once_a_majority_has_flushed_them",
+        ),
+    ),
+    Mutant(
+        "checks_count_though_producers_that_are_there_had_no_room",
+        "transactions of a busy producer become unresolved, and it was never asked",
+        "            if left == 0 and now_ms < due_ms + self._settings.of(group).check_pauses_ms[0]:\n",
+        "            if False:\n",
+        (f"{CHECKS}::test_checks_wait_in_the_queue_while_the_producers_that_are_there_have_no_room",),
+    ),
+    Mutant(
+        "checks_have_no_rate",
+        "half messages that come due together take the leader's time from all deliveries",
+        "        return max(0.0, self._paced_s - now_s)\n",
+        "        return 0.0\n",
+        (f"{CHECKS}::test_so_many_checks_are_handed_over_in_a_second_and_no_more",),
+    ),
+    Mutant(
+        "refusals_of_answers_have_no_bound",
+        "a producer that answers, and reads nothing, fills the leader's memory",
+        "        if len(self._waiting) < CHECKS_WAITING_MAX + REFUSALS_WAITING_MAX:\n",
+        "        if True:\n",
+        (
+            f"{CHECKS}::test_a_producer_that_reads_none_of_its_refusals_loses_its_stream_and_no_more_of_it_is_taken",
+        ),
+    ),
+    Mutant(
+        "checks_are_written_onto_a_full_disk",
+        "records of half messages take the room that deliveries need",
+        "            if due.rows and not self._has_disk():\n",
+        "            if False:\n",
+        (f"{CHECKS}::test_no_check_writes_a_record_anew_while_the_leader_lacks_disk",),
     ),
 )

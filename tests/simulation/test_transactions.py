@@ -10,8 +10,9 @@ from tarry.proto.reasons import Reason
 from tarry.replication.state_machine.refusal import Refusal
 from tests.simulation import faults
 from tests.simulation.model_producer import ModelProducer
-from tests.simulation.model_transactions import COMMIT, ROLLBACK, TOPIC, Transactions
+from tests.simulation.model_transactions import COMMIT, GROUP, ROLLBACK, TOPIC, Transactions
 from tests.simulation.test_recurring import kill, transfer
+from tests.simulation.test_whole_flushing import begin_async
 from tests.simulation.upgrade import until_raised
 from tests.simulation.whole_scenario import scenario
 from tests.simulation.whole_world import WholeWorld
@@ -19,7 +20,16 @@ from tests.simulation.whole_world import WholeWorld
 Play = Callable[[WholeWorld, Transactions], Awaitable[None]]
 
 
-def played(play: Play, *, producers: int = 2) -> Transactions:
+async def begin_raised(world: WholeWorld) -> None:
+    world.finish = "auto"
+    world.start()
+    await world.until_served()
+    await until_raised(world)
+
+
+def played(
+    play: Play, *, producers: int = 2, begin: Callable[[WholeWorld], Awaitable[None]] = begin_raised
+) -> Transactions:
     """With producers that answer checks; settled and judged at the end."""
     kept: list[Transactions] = []
 
@@ -38,12 +48,6 @@ def played(play: Play, *, producers: int = 2) -> Transactions:
                 task.cancel()
             ended = await asyncio.gather(*answering, return_exceptions=True)
         assert not [one for one in ended if isinstance(one, Exception)], ended
-
-    async def begin(world: WholeWorld) -> None:
-        world.finish = "auto"
-        world.start()
-        await world.until_served()
-        await until_raised(world)
 
     scenario(run, consumers=False, begin=begin)
     return kept[0]
@@ -130,3 +134,29 @@ def test_a_power_loss_of_all_nodes_leaves_every_transaction_and_its_check() -> N
 
     transactions = played(play)
     assert transactions.counts["released"] == 4
+
+
+def test_whatever_the_durability_a_prepare_and_an_end_are_answered_once_a_majority_has_flushed_them() -> None:
+    async def play(world: WholeWorld, transactions: Transactions) -> None:
+        async def flushed(before: int, call: Awaitable[object]) -> None:
+            await call
+            assert sum(node.journal.flushed_index > before for node in world.whole) >= 2
+
+        def asked(name: str) -> bytes:
+            one = pb.EndTransactionRequest(
+                producer_group=GROUP, transaction=name, end=transactions.ends[name]
+            )
+            return one.SerializeToString()
+
+        leader = await world.until_served()
+        for number in range(3):
+            name, before = f"o-{number}", leader.core.machine.applied_index
+            await flushed(before, transactions.prepare(name, (COMMIT, ROLLBACK)[number % 2]))
+            before = leader.core.machine.applied_index
+            ends = [asyncio.create_task(flushed(before, transactions.end(name)))]
+            for _ in range(200):  # be it flushed or not, some find it ended
+                ends.append(asyncio.create_task(flushed(before, leader.edge.end_transaction(asked(name)))))
+                await asyncio.sleep(0.0001)
+            await asyncio.gather(*ends)
+
+    played(play, begin=begin_async)

@@ -160,7 +160,7 @@ def test_a_producer_of_the_group_is_asked_and_its_answer_ends_the_transaction(tm
         await other.leave()
         assert len(caller.lead.node.leadership.check_streams) == 0
 
-    play(tmp_path, act, transactions=SOON)
+    play(tmp_path, act, transactions=TransactionSettings(check_after_ms=100))
 
 
 def test_where_one_producer_is_gone_another_of_its_group_is_asked(tmp_path: Path) -> None:
