@@ -102,7 +102,9 @@ class Export:
             or (not asked.topics and queue.topic.startswith(DEAD_LETTERS))
         )
         states = map(log_pb.TransactionCheckpoint.FromString, stored.transactions)
-        self.half_messages = sum(one.state == OPEN and one.topic in of_topics for one in states)
+        # Without topics also those of topics that were deleted: a commit makes one again.
+        of_all = not asked.topics
+        self.half_messages = sum(one.state == OPEN and (of_all or one.topic in of_topics) for one in states)
 
     def parts(self) -> Iterator[PendingPart]:
         """Yield what is asked for. Raises OSError, WheelDamaged."""

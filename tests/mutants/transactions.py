@@ -106,7 +106,7 @@ MUTANTS = (
     Mutant(
         "exports_are_silent_about_half_messages",
         "who moves a cluster's messages elsewhere does not hear of those that are prepared",
-        "        self.half_messages = sum(one.state == OPEN and one.topic in of_topics for one in states)\n",
+        "        self.half_messages = sum(one.state == OPEN and (of_all or one.topic in of_topics) for one in states)\n",
         "        self.half_messages = 0\n",
         (f"{EXPORT}::test_half_messages_are_left_out_and_counted_by_their_topics",),
     ),

@@ -110,6 +110,9 @@ async def test_half_messages_are_left_out_and_counted_by_their_topics(tmp_path: 
             _, rows, end = await all_of(export(lead, topics=topics))
             assert ([row[2] for row in rows], end.half_messages) == (["a"] * ("b" not in topics), halves)
             assert end.retries == 0
+        await lead.delete_topic("b")
+        _, _, end = await all_of(export(lead))
+        assert end.half_messages == 3  # a commit makes the topic again
 
 
 async def test_it_is_of_topics_and_due_times_that_are_asked_for(tmp_path: Path) -> None:
