@@ -25,7 +25,7 @@ from tarry.proto.reasons import Reason
 from tarry.replication.state_machine import admission, event_details, keys, lanes
 from tarry.replication.state_machine.events import Event, Events
 from tarry.replication.state_machine.outcomes import Rescheduled
-from tarry.replication.state_machine.queues import Queues
+from tarry.replication.state_machine.queues import CHECKS, Queues
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import DUE_MS_MAX, Scheduler
 from tarry.wheel.columns import distinct, first_rows, groups
@@ -153,8 +153,11 @@ def _find(asked: Request, wheel: Wheel, queues: Queues, *, copies: bool) -> _Fou
     units = np.zeros(len(hour), UNIT)
     units[rows] = wheel.units(hour[rows], index[rows])
     queue = lanes.queue_of(units["topic"][rows])
-    retries = [number for number in distinct(queue).tolist() if queues[number].group]
+    of = {number: queues[number] for number in distinct(queue).tolist()}
+    retries = [number for number, one in of.items() if one.group]
+    halves = [number for number, one in of.items() if one.topic == CHECKS]  # moved, nothing would end them
     outcomes[rows[np.isin(queue, np.array(retries, np.uint32)) != copies]] = NOT_FOUND
+    outcomes[rows[np.isin(queue, np.array(halves, np.uint32))]] = NOT_FOUND
     (rows,) = np.nonzero(outcomes == CHANGED)
     places = hour[rows].astype(np.uint64) << np.uint64(32) | index[rows]
     twice = np.ones(len(rows), np.bool_)

@@ -149,4 +149,11 @@ MUTANTS = (
         "            if False:\n",
         (f"{CHECKS}::test_no_check_writes_a_record_anew_while_the_leader_lacks_disk",),
     ),
+    Mutant(
+        "a_half_message_is_moved_as_a_retry_is",
+        "its transaction can neither be ended nor is asked about, for ever",
+        "    outcomes[rows[np.isin(queue, np.array(halves, np.uint32))]] = NOT_FOUND\n",
+        "",
+        (f"{MACHINE}::test_a_half_message_is_not_moved_by_its_place",),
+    ),
 )

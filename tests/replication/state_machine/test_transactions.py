@@ -19,6 +19,7 @@ from tarry.proto.ledger.transactions import TransactionEvent, transaction_in
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_operator_pb2 import TopicSettings
+from tarry.proto.tarry_producer_pb2 import CHANGE_OUTCOME_NOT_FOUND
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.outcomes import Checked, Moved, Transacted
@@ -268,6 +269,27 @@ def test_a_half_message_that_is_cancelled_by_its_place_is_rolled_back(fresh: Mac
     apply(fresh, cancel([(one.place_hour, one.place_index)]))
     assert (state(fresh).state, fresh.wheel.pending) == (ROLLED_BACK, 0)
     assert [event.kind for event in fresh.take_events()] == [Kind.ROLLED_BACK]
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_a_half_message_is_not_moved_by_its_place(fresh: Machine, copies: bool) -> None:
+    apply(raised(fresh), prepare())
+    one = state(fresh)
+    hour, index = (np.array([part], "<u4").tobytes() for part in (one.place_hour, one.place_index))
+    move = log_pb.RescheduleCommand(
+        hour=hour,
+        global_index=index,
+        place_hour=hour,
+        place_index=index,
+        due_ms=np.array([CHECK_MS + 5_000], "<i8").tobytes(),
+        records=[record(b"order")],
+        copies=copies,
+        now_ms=NOW_MS,
+    )
+    (moved,) = apply(fresh, move)
+    assert moved.outcomes.tolist() == [CHANGE_OUTCOME_NOT_FOUND]
+    apply(fresh, end(fresh, COMMIT), release(NOW_MS + 1), release(CHECK_MS + 10_000))
+    assert (fresh.queues.of("t").units, due_checks(fresh)) == (1, [])
 
 
 def test_below_its_level_nothing_is_prepared(fresh: Machine) -> None:
