@@ -46,11 +46,11 @@ def node(
 ) -> None:
     """Run a node until SIGTERM. Flags win over the environment (TARRY_…), which wins over the file.
 
-    It writes nothing but its log, to stderr: JSON, a line each, or with log_json = false for people. SIGHUP
-    has it read certificates and tokens again.
+    It writes nothing but its log, to stderr: JSON, a line each, or with log_json = false for people.
 
-    Exit codes: 0 ended as asked, 1 failed while running, 2 the configuration is wrong, or its port or folder
-    in use, 3 the data is damaged.
+    SIGHUP has it read certificates and tokens again.
+
+    Exit codes: 0 ended, 1 failed, 2 the configuration is wrong, or port or folder in use, 3 damaged data.
     """
     require("node")
     from tarry.node.app import CannotListen

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tarry.client.cli import main as client_commands
-from tarry.client.cli.options import cluster_command
+from tarry.client.cli.options import cluster_command, help_of
 from tarry.client.cli.output import Output, print_fields, words
 from tarry.console.command import console
 from tarry.gateway.command import gateway_app
@@ -41,7 +41,6 @@ def tarry(
 app.command()(node)
 
 
-@app.command()
 def restore(
     source: Annotated[
         str,
@@ -111,6 +110,7 @@ def restore(
     )
 
 
+app.command(help=help_of(restore))(restore)
 app.command()(dev)
 cluster_command(app, epilog="")(console)
 app.add_typer(gateway_app, name="gateway")

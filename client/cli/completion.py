@@ -29,6 +29,7 @@ def completion(
     """Print a script that completes commands and options.
 
     bash: `source <(tarry completion bash)` in ~/.bashrc. zsh: the same in ~/.zshrc, behind compinit.
+
     fish: `tarry completion fish | source` in ~/.config/fish/config.fish.
     """
     raise typer.Exit(shell_complete(context.find_root().command, {}, "tarry", VARIABLE, f"source_{shell}"))

@@ -126,10 +126,16 @@ def cluster_command(
 
         command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in options}
-        app.command(name, epilog=epilog)(command)
+        app.command(name, epilog=epilog, help=help_of(function))(command)
         return function
 
     return add
+
+
+def help_of(function: Callable[..., Any]) -> str:
+    """Return a docstring as a command's help: a paragraph is one line, which the terminal breaks."""
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
 
 
 def _parameters(made: Callable[..., Any]) -> list[Parameter]:

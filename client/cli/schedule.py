@@ -69,8 +69,8 @@ def schedule(
     """Schedule a message: give --delay, --due or --level.
 
     It is fsynced on a majority of nodes when this command prints its id, or written there where the cluster's
-    durability is async. With --idempotency-key it may be run
-    again: it prints the id of the first, and "repeated".
+    durability is async. With --idempotency-key it may be run again: it prints the id of the first, and
+    "repeated".
     """
     given = [(Time.DELAY_MS, delay_ms), (Time.DUE_MS, due_ms), (Time.DELAY_LEVEL, level)]
     times = [(kind, value) for kind, value in given if value is not None]
