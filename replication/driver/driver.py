@@ -438,7 +438,8 @@ class Driver:
         await asyncio.shield(writing)
 
     def _begin_write(self, batch: Batch) -> asyncio.Future[Any]:
-        run = self._write_journal.long if self._journal.is_long(batch) else self._write_journal
+        tells = not batch.deferred and not self._journal.is_long(batch)  # how quick the disk is
+        run = self._write_journal if tells else self._write_journal.long
         write = run(partial(self._journal.write, batch))
         self._writing = asyncio.ensure_future(self._replica.holds.steps("journal write", write))
         return self._writing

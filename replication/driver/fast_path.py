@@ -38,7 +38,7 @@ class FastPath:
             self.pass_on_states()
             if message.HasField("appended") and consensus.log_replication.settled():
                 self._replica.wake.set()  # the next tick may rest
-            elif self._replica.awaited:
+            elif self._replica.awaited or self._replica.flush_awaited:
                 self._replica.wake.set()  # what somebody waits for may have come
         return rest
 

@@ -104,7 +104,7 @@ class Flushes:
                 await self.flush()
                 if self._replica.now() - self._written_s >= LULL_S or not self.defers:
                     await self._replica.run_blocking(self._replica.journal.settle)
-                    self._marked = self._waits_since_s is not None
+                    self._marked = self._replica.journal.is_marked  # a write beside may have set it again
         except Exception as error:  # noqa: BLE001 as in a turn: the process must end
             self._replica.fail(error)
         finally:

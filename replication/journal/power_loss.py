@@ -29,9 +29,13 @@ class PowerLost(Exception):
 
 
 def boot_id(file: Path = BOOT_ID) -> str:
-    """Return what tells this start of the machine from every other; empty: ``file`` does not tell."""
-    with suppress(OSError, UnicodeDecodeError):
-        return file.read_text("ascii").strip()[:BOOT_ID_CHARACTERS_MAX]
+    """Return what tells this start of the machine from every other; empty: ``file`` does not tell.
+
+    So where it has more than ``BOOT_ID_CHARACTERS_MAX``: cut, the texts of two starts might be the same.
+    """
+    with suppress(OSError, UnicodeDecodeError), file.open(encoding="ascii") as opened:
+        text = opened.read(BOOT_ID_CHARACTERS_MAX + 1)
+        return text.strip() if len(text) <= BOOT_ID_CHARACTERS_MAX else UNKNOWN_BOOT
     return UNKNOWN_BOOT
 
 

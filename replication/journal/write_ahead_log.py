@@ -121,9 +121,12 @@ class WriteAheadLog:
         return self._places.first_from(self._numbers - max(1, size_bytes // self._segment_bytes))
 
     def is_long(self, batch: Batch) -> bool:
-        """Return whether a batch needs a segment that is not allocated, or the mark: both take long."""
+        """Return whether a batch needs a segment that is not allocated, or the mark: both take long.
+
+        So does a segment that a deferred batch begins: all that waits in the one before is synced first.
+        """
         unmarked = batch.deferred and (not self._mark.is_set or self._marking.locked())
-        return unmarked or (not self._fits(batch) and not self._has_next(batch))
+        return unmarked or (not self._fits(batch) and (batch.deferred or not self._has_next(batch)))
 
     def needs_upkeep(self) -> bool:
         """Return whether a segment is to be allocated ahead or removed."""

@@ -215,7 +215,7 @@ MUTANTS = (
     Mutant(
         "a_new_segment_counts_as_a_slow_disk",
         "each new segment makes the journal's writes go by a thread for a while",
-        "run = self._write_journal.long if self._journal.is_long(batch) else self._write_journal",
+        "run = self._write_journal if tells else self._write_journal.long",
         "run = self._write_journal",
         (
             "tests/replication/test_cluster.py::test_a_write_that_takes_long_whatever_the_disk_does_not_tell_of_the_disk",

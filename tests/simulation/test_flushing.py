@@ -9,6 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from tarry.node.recovery.recover_alone import go_alone, survey
+from tarry.proto.tarry_peer_pb2 import HeartbeatReply, PeerMessage
+from tarry.replication.driver import driver
 from tarry.replication.journal.journal import Journal
 from tarry.replication.raft.membership import Membership
 from tests.simulation.checker import Checker
@@ -257,6 +259,63 @@ def test_what_waits_for_longer_than_flush_ms_lets_no_write_be_deferred() -> None
         await until(lambda: leader.driver.unflushed_s > FLUSH_MS / 1000)
         assert not leader.driver._flushes.may_defer()
         leader.sync_s = 0.001
+
+    scenario(play)
+
+
+def test_a_large_write_without_a_sync_tells_nothing_of_how_quick_the_disk_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(driver, "AT_ONCE_BYTES_MAX", 100)
+    large: list[bool] = []
+
+    async def play(world: World) -> None:
+        world.flush_ms = FLUSH_MS
+        await load(world, 20)
+        leader = await world.until_led()
+        writes = leader.driver._write_journal
+        monkeypatch.setattr(type(writes), "long", lambda self, work: (large.append(True), self(work))[1])
+        await until(lambda: leader.journal.is_marked and leader.driver._flushes.may_defer())
+        await leader.driver.propose(bytes(1_000))
+
+    scenario(play, names=1)
+    assert large
+
+
+def test_a_mark_that_a_write_has_set_again_beside_its_removal_goes_with_the_next_lull() -> None:
+    async def play(world: World) -> None:
+        world.flush_ms = FLUSH_MS
+        leader = await world.until_led()
+        settle, log = leader.journal.settle, leader.disk._log
+        settled: list[bool] = []
+
+        def beside() -> None:
+            """A deferred write sets the mark, and one with a sync leaves nothing that waits for its flush."""
+            settle()
+            if not settled:
+                log._mark.set()
+            settled.append(True)
+
+        leader.journal.settle = beside  # type: ignore[method-assign]
+        await load(world, 20)
+        await until(lambda: bool(settled))
+        await asyncio.sleep(5)
+        assert not leader.journal.is_marked
+
+    scenario(play)
+
+
+def test_who_waits_for_a_flush_is_answered_when_a_heartbeats_answer_tells_of_it() -> None:
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        await asyncio.sleep(1)
+        replica = leader.driver._replica
+        reply = PeerMessage(heartbeat_reply=HeartbeatReply(term=replica.consensus.state.term))
+        for awaited in (False, True):
+            replica.wake.clear()
+            replica.flush_awaited = awaited
+            assert not leader.driver._fast_path.take(followers(world, leader)[0].name, [reply])
+            assert replica.wake.is_set() is awaited
 
     scenario(play)
 

@@ -10,7 +10,14 @@ import pytest
 
 from tarry.proto.tarry_peer_pb2 import MembershipChange
 from tarry.replication.journal.journal import Journal
-from tarry.replication.journal.power_loss import MARK, UNKNOWN_BOOT, PowerLost, boot_id, is_lost
+from tarry.replication.journal.power_loss import (
+    BOOT_ID_CHARACTERS_MAX,
+    MARK,
+    UNKNOWN_BOOT,
+    PowerLost,
+    boot_id,
+    is_lost,
+)
 from tarry.replication.journal.records import Batch, JournalMisused, membership_payload
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tests.replication.journals import fill
@@ -303,8 +310,36 @@ def test_a_write_waits_on_no_event_loop_while_the_mark_is_removed(tmp_path: Path
     journal.close()
 
 
+def test_what_begins_a_segment_waits_on_no_event_loop_for_the_sync_of_the_one_before(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    put(journal, 3, defer=False)
+    put(journal, 4)
+    while not journal.needs_upkeep():
+        put(journal, journal.last_index + 10)
+    journal.upkeep()
+    segments = len(list(tmp_path.glob("*.wal")))
+    while True:
+        fill(journal, journal.last_index + 10)
+        batch = journal.stage(defer=True)
+        assert batch is not None
+        long = journal.is_long(batch)
+        journal.write(batch)
+        journal.mark_durable(batch)
+        assert long == (len(list(tmp_path.glob("*.wal"))) > segments)
+        if long:
+            break
+    journal.close()
+
+
 def test_this_machine_tells_a_boot_id_and_a_file_that_is_not_there_none(tmp_path: Path) -> None:
     assert len(boot_id()) == 36
     assert boot_id(tmp_path / "none") == UNKNOWN_BOOT
     (tmp_path / "own").write_text(" 42 \n")
     assert boot_id(tmp_path / "own") == "42"
+
+
+def test_a_boot_id_that_is_too_long_tells_nothing_for_its_end_may_be_what_differs(tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("4" * BOOT_ID_CHARACTERS_MAX)
+    assert boot_id(tmp_path / "own") == "4" * BOOT_ID_CHARACTERS_MAX
+    (tmp_path / "own").write_text("4" * BOOT_ID_CHARACTERS_MAX + "2")
+    assert boot_id(tmp_path / "own") == UNKNOWN_BOOT
