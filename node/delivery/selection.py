@@ -7,7 +7,7 @@ back, or taken back by the feed. It is kept as a bitmap for each queue, above th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -98,18 +98,23 @@ class Selection:
             matched.remove_range(0, acknowledged.floor)
         matches = contains(matched, offsets)
         asked = np.flatnonzero(~matches)
-        messages = [_parsed(records[place]) for place in asked.tolist()]
-        wanted, tags = by_properties.matches, self._tags
-        if tags:
-            answers = [
-                not tags.isdisjoint(message.tags) and wanted(message.properties) for message in messages
-            ]
-        else:
-            answers = [wanted(message.properties) for message in messages]
-        matches[asked] = answers
+        if len(asked) < len(records):
+            records = [records[place] for place in asked.tolist()]
+        try:
+            matches[asked] = self._answers(by_properties, map(Record.FromString, records))
+        except DecodeError:
+            matches[asked] = self._answers(by_properties, map(_parsed, records))
         matched.update(offsets[matches].tolist())
         self._ahead = 1 if matches.any() else min(2 * self._ahead, self._limits.batch_messages_max)
         return matches
+
+    def _answers(self, by_properties: PropertyFilter, messages: Iterable[Record]) -> list[bool]:
+        test, tags = by_properties.test, self._tags
+        if tags:
+            return [
+                not tags.isdisjoint(message.tags) and test(message.properties) is True for message in messages
+            ]
+        return [test(message.properties) is True for message in messages]
 
 
 def _parsed(record: bytes) -> Record:

@@ -162,9 +162,7 @@ class _Conditions(Transformer[Token, Condition]):
         lower, upper = low.value, high.value
         if not isinstance(lower, str) and not isinstance(upper, str) and lower > upper:
             raise _at(low.place, f"BETWEEN {lower} AND {upper} is empty: name the lower bound first")
-        inside = conditions.all_of(
-            [conditions.comparison(value, ">=", low), conditions.comparison(value, "<=", high)]
-        )
+        inside = conditions.between(value, low, high)
         return conditions.negation(inside) if len(rest) == 4 else inside
 
     def among(self, operand: Operand, *rest: Token) -> Condition:

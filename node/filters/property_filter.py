@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from tarry.node.filters.conditions import CONTAINS_CHARS, CONTAINS_TESTS, Properties, Test
+from tarry.node.filters.conditions import CONTAINS_CHARS, CONTAINS_TESTS, Test
 from tarry.node.filters.parser import FilterInvalid, parse
 
 CACHED: Final = 256
@@ -15,7 +15,7 @@ CACHED: Final = 256
 class PropertyFilter:
     """A filter as its text, and as a closure over a message's properties."""
 
-    __slots__ = ("_test", "depth", "tests", "text")
+    __slots__ = ("depth", "test", "tests", "text")
 
     def __init__(self, text: str) -> None:
         """Compile the text. Raises FilterInvalid."""
@@ -24,11 +24,8 @@ class PropertyFilter:
         self.tests = condition.tests
         """Number of comparisons that a message may take; CONTAINS counts as several."""
         self.depth = condition.depth
-        self._test: Test = condition.test
-
-    def matches(self, properties: Properties) -> bool:
-        """Return whether a message with these properties matches; what is unknown does not."""
-        return self._test(properties) is True
+        self.test: Test = condition.test
+        """Asked of a message's properties: one of which it is not True does not match."""
 
 
 def property_filter(text: str, chars_max: int, tests_max: int, depth_max: int) -> PropertyFilter:

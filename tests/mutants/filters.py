@@ -13,8 +13,8 @@ MUTANTS = (
     Mutant(
         "what_is_unknown_matches",
         "a group has messages without the property that it asks for",
-        "        return self._test(properties) is True\n",
-        "        return self._test(properties) is not False\n",
+        "        return [test(message.properties) is True for message in messages]\n",
+        "        return [test(message.properties) is not False for message in messages]\n",
         (f"{GROUP}::test_what_does_not_match_is_passed_over_without_a_delivery_or_credit",),
     ),
     Mutant(

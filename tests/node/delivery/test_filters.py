@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 
 from tarry.node.delivery import batch
 from tarry.node.delivery.consumer import Consumer
+from tarry.node.delivery.selection import Selection
 from tarry.node.filters.property_filter import PropertyFilter
 from tarry.proto.reasons import Reason
+from tarry.proto.tarry_message_pb2 import Record
 from tests.node.group_in_process import GROUP, SETTINGS, TOPIC, Group
 from tests.node.group_play import labels, pass_ms, play, poll
 
@@ -108,14 +111,15 @@ def test_calls_have_what_matches() -> None:
 def test_what_a_consumer_gives_back_goes_to_the_next_and_is_not_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = []
-    matches = PropertyFilter.matches
+    asked: list[Record] = []
+    answers = Selection._answers
 
-    def count(self: PropertyFilter, properties: dict[str, str]) -> bool:
-        asked.append(dict(properties))
-        return matches(self, properties)
+    def count(self: Selection, by_properties: PropertyFilter, messages: Iterable[Record]) -> list[bool]:
+        listed = list(messages)
+        asked.extend(listed)
+        return answers(self, by_properties, listed)
 
-    monkeypatch.setattr(PropertyFilter, "matches", count)
+    monkeypatch.setattr(Selection, "_answers", count)
 
     async def steps(group: Group) -> None:
         wanted = schedule(group, *["eu"] * 4)

@@ -133,3 +133,14 @@ def test_a_record_that_does_not_parse_matches_nothing() -> None:
     select = made.of(0)
     assert select is not None
     assert select(np.array([0], dtype=np.uint64), [b"\xff"]).tolist() == [False]
+
+
+def test_beside_a_record_that_does_not_parse_the_others_are_asked_as_ever() -> None:
+    made = Selection(LIMITS, "g", {})
+    made.use(frozenset({"a"}), PropertyFilter("region = 'x'"))
+    select = made.of(0)
+    assert select is not None
+    right = Record(tags=["a"], properties={"region": "x"}).SerializeToString()
+    untagged = Record(properties={"region": "x"}).SerializeToString()
+    records = [right, b"\xff", untagged, right]
+    assert select(np.arange(4, dtype=np.uint64), records).tolist() == [True, False, False, True]

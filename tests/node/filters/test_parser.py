@@ -135,8 +135,8 @@ def test_a_filter_is_as_deep_as_its_limit_and_no_deeper(before: str, behind: str
 def test_the_deepest_filter_that_may_be_configured_is_answered() -> None:
     inner = "a = 1 OR b = 1 AND c = 1"
     deep = limited("NOT (" * 50 + inner + ")" * 50, depth_max=100)
-    assert deep.matches({"a": "1"})
-    assert not deep.matches({"a": "2"})
+    assert deep.test({"a": "1"})
+    assert not deep.test({"a": "2"})
 
 
 def test_a_long_text_is_no_number_and_costs_nothing_to_read() -> None:
