@@ -15,6 +15,13 @@ MUTANTS = (
         (f"{JOURNAL}test_under_another_boot_id_a_journal_with_the_mark_is_not_opened",),
     ),
     Mutant(
+        "a_long_boot_id_is_cut",
+        "two starts of a machine look like one, and a loss of power between them is not noticed",
+        "        return text.strip() if len(text) <= BOOT_ID_CHARACTERS_MAX else UNKNOWN_BOOT\n",
+        "        return text.strip()\n",
+        (f"{JOURNAL}test_a_boot_id_that_is_too_long_tells_nothing_for_its_end_may_be_what_differs",),
+    ),
+    Mutant(
         "the_mark_follows_the_write",
         "a loss of power between a write and its mark is not noticed",
         "            self._mark.set()  # first: a frame without it would be lost unnoticed",
