@@ -132,8 +132,9 @@ class IdempotentSchedules:
             if part is command:
                 return outcome.response
             scheduled = log_pb.ScheduledColumns.FromString(outcome.response)
-        elif flushed and self._machine.queues.defaults.flush_ms:
-            # The request whose keys these are may have been answered before it was flushed, or not at all.
+        elif flushed:
+            # The request whose keys these are may have been answered before it was flushed, or not at all;
+            # also where the cluster's durability is sync by now.
             nothing = log_pb.ClusterSettingsCommand()
             await self._driver.propose(self._machine.encode(nothing), cost_us(nothing), flushed=True)
         return _response(scheduled, names, rows, used, new)

@@ -22,6 +22,16 @@ MUTANTS = (
         (f"{JOURNAL}test_a_boot_id_that_is_too_long_tells_nothing_for_its_end_may_be_what_differs",),
     ),
     Mutant(
+        "a_repeated_key_is_answered_before_its_flush",
+        "who asks for a flush is told of a message that a loss of power takes back",
+        "        elif flushed:\n",
+        "        elif False:\n",
+        (
+            "tests/node/services/test_idempotency.py::"
+            "test_who_asks_for_a_flush_has_it_of_what_was_scheduled_before_though_the_cluster_is_sync_by_now",
+        ),
+    ),
+    Mutant(
         "the_mark_follows_the_write",
         "a loss of power between a write and its mark is not noticed",
         "            self._mark.set()  # first: a frame without it would be lost unnoticed",

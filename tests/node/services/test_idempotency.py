@@ -24,8 +24,8 @@ from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.idempotency import DIGEST_BYTES
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
-from tarry.proto.tarry_message_pb2 import Record
-from tarry.proto.tarry_operator_pb2 import TopicSettings
+from tarry.proto.tarry_message_pb2 import DURABILITY_ASYNC, DURABILITY_SYNC, Record
+from tarry.proto.tarry_operator_pb2 import ClusterSettings, TopicSettings
 from tarry.replication.errors import NotLeader
 from tarry.replication.loop_holds import Holds
 from tarry.replication.raft.elections import Role
@@ -116,6 +116,24 @@ async def test_the_same_key_gives_the_same_answer_and_stores_one_message(tmp_pat
         raw: Any = await lead.edge._producer._schedule(single.SerializeToString(), None)  # type: ignore[arg-type]
         told = pb.ScheduleResponse.FromString(raw)
         assert (told.id, told.due_ms, told.repeated) == (first.ids[0], due_ms, True)
+
+
+async def test_who_asks_for_a_flush_has_it_of_what_was_scheduled_before_though_the_cluster_is_sync_by_now(
+    tmp_path: Path,
+) -> None:
+    async with ready(tmp_path) as lead:
+        defaults, journal = lead.machine.queues.defaults, lead.node._core.journal
+        defaults.settings = ClusterSettings(durability=DURABILITY_ASYNC, flush_ms=10_000)
+        due_ms = lead.node.time.now_ms() + HOUR_MS
+        await answered(lead, request("b", due_ms=due_ms))  # after a lull a write is flushed
+        first, written = await answered(lead, request("a", due_ms=due_ms)), journal.durable_index
+        assert journal.flushed_index < written
+        defaults.settings = ClusterSettings()
+        asked = pb.ScheduleBatchRequest.FromString(request("a", due_ms=due_ms))
+        asked.durability = DURABILITY_SYNC
+        again = await answered(lead, asked.SerializeToString())
+        assert again.ids == first.ids
+        assert journal.flushed_index >= written
 
 
 async def test_a_key_twice_in_one_request_is_one_message_and_other_topics_have_keys_of_their_own(
