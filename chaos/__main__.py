@@ -52,6 +52,7 @@ for name in (
     "idempotency",
     "recurring",
     "transactions",
+    "rocketmq",
     "forgotten",
     "delays",
 ):

@@ -244,6 +244,30 @@ class Transactions:
     letters: list[HalfMessage] = field(default_factory=list)
 
 
+class Done(NamedTuple):
+    """An acknowledgement of a delivery that was answered with success."""
+
+    group: str
+    token: int
+    answered_ms: int
+
+
+@dataclass(slots=True)
+class GatewayClients:
+    """Clients of RocketMQ at gateways: what they sent, recalled, received and acknowledged themselves."""
+
+    sent: list[Sent] = field(default_factory=list)
+    cancelled: list[Cancelled] = field(default_factory=list)
+    delivered: list[Delivered] = field(default_factory=list)
+    done: list[Done] = field(default_factory=list)
+    groups: list[tuple[str, str]] = field(default_factory=list)
+    """The (topic, group) pairs that ought to get everything of their topic."""
+
+    def history(self) -> History:
+        """Return it as a history of its own: without nodes' names and terms, which clients are not told."""
+        return History(self.sent, self.delivered, self.cancelled)
+
+
 @dataclass(slots=True)
 class History:
     """Everything recorded in one run, in the order in which it was recorded."""
@@ -259,6 +283,7 @@ class History:
     fires: Fires = field(default_factory=Fires)
     outages: list[Outage] = field(default_factory=list)
     transactions: Transactions = field(default_factory=Transactions)
+    gateway: GatewayClients = field(default_factory=GatewayClients)
 
     def acknowledged(self) -> Iterator[Sent]:
         return (sent for sent in self.sent if sent.answer is Answer.ACKNOWLEDGED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -11,6 +11,7 @@ from tarry.chaos.checks import (
     deliveries,
     failovers,
     fires,
+    gateway,
     leaders,
     linearizability,
     outages,
@@ -32,6 +33,8 @@ BUSY = 3.0
 """Processes that want each core (load average): from there on, what took too long is told and not judged, and
 before, patience grows with it. A run alone on two cores has 1 to 2. Nothing else is excused by it."""
 MOVES = frozenset({"transfer", "restart", "stop", "clock", "remove"})
+AT_GATEWAYS = "at gateways: "
+"""Before the name of what RocketMQ's own clients found."""
 PLANNED_MS = 6_000  # in which they may move leadership
 
 
@@ -108,7 +111,7 @@ def judge(run: Played, seconds: float) -> Verdict:
     scenario, history = run.scenario, outages.doubted(run.history)
     known = outages.remembered(history)
     timed = _timed(run, history, known)
-    late = deliveries.lateness(history)
+    late, at_gateways = deliveries.lateness(history), history.gateway.history()
     changes = failovers.failovers_ms(history)
     again = len(repeats.repeats(known, BRISK))
     found = {**_found(scenario, history, known), **{name: each.judged for name, each in timed.items()}}
@@ -119,14 +122,14 @@ def judge(run: Played, seconds: float) -> Verdict:
         run.seed,
         round(seconds, 1),
         traffic=run.traffic.name,
-        acknowledged=sum(1 for _ in history.acknowledged()),
-        delivered=len(history.first_deliveries()),
-        lost=counts["lost"],
-        early=counts["early"],
-        after_cancel=counts["delivered after a cancel"],
+        acknowledged=sum(1 for one in (history, at_gateways) for _ in one.acknowledged()),
+        delivered=len(history.first_deliveries()) + len(at_gateways.first_deliveries()),
+        lost=_total(counts, "lost"),
+        early=_total(counts, "early"),
+        after_cancel=_total(counts, "delivered after a cancel"),
         duplicates=again,
         duplicates_beyond_bound=counts["duplicates beyond the bound"],
-        unmarked=counts["repeated without a mark"],
+        unmarked=_total(counts, "repeated without a mark"),
         stuck=counts["stuck"],
         diverged=counts["diverged at index"],
         failovers_ms=changes.from_kill,
@@ -195,6 +198,7 @@ def _found(scenario: Scenario, history: History, known: History) -> dict[str, Se
             history.transactions, scenario.tolerance_ms
         ),
         "transactions with the wrong dead letters": transactions.letters_wrong(history.transactions),
+        **{AT_GATEWAYS + name: each for name, each in gateway.found(history.gateway).items()},
         "two leaders in term": leaders.two_in_one_term(history),
         "out of the order of its key": waiting.out_of_order(history, waiting.AHEAD_MS + scenario.set_back_ms),
     }
@@ -234,6 +238,10 @@ def _timed(run: Played, history: History, known: History) -> dict[str, Timed]:
             leaders.overlapping(history, grown_ms, {PULLING}, exact_ms),
         ),
     }
+
+
+def _total(counts: Mapping[str, int], name: str) -> int:
+    return counts[name] + counts[AT_GATEWAYS + name]
 
 
 def _report(verdict: Verdict, what: str, *, excused: bool, count: int = 1) -> None:

@@ -11,6 +11,7 @@ from tarry.chaos.history import (
     Asked,
     Cancelled,
     Delivered,
+    GatewayClients,
     History,
     NodeSeen,
     Operation,
@@ -164,3 +165,12 @@ def test_where_nothing_may_repeat_a_load_is_no_excuse() -> None:
     strict = Scenario(name="moved", play=_nothing, what="", duplicates_max=0)
     verdict = judged(LOADED, given(11, 6_900, term=2, marked=1), scenario=strict)
     assert verdict.broken == ["1 duplicates, more than 0"]
+
+
+@pytest.mark.parametrize("load", [QUIET, LOADED])
+def test_what_is_wrong_at_gateways_is_broken_at_any_load(load: float) -> None:
+    history = sound()
+    history.gateway = GatewayClients(sent=[sent(1_000, 2_000)], groups=[("orders", "push")])
+    verdict = judge(Played(load, history), 1)
+    assert [each.split(":")[0] for each in verdict.broken] == ["1 at gateways"]
+    assert (verdict.lost, verdict.acknowledged) == (1, 12)

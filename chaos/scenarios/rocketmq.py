@@ -1,0 +1,49 @@
+"""RocketMQ's own clients at gateways while leaders die."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from tarry.chaos.checks.deliveries import lateness
+from tarry.chaos.run import Run
+from tarry.chaos.scenario import scenario
+from tarry.chaos.traffic.rocketmq import Clients, no_clients
+
+KILLS: Final = 3
+BETWEEN_S: Final = (1.0, 2.5)
+
+
+@scenario(loads=("light",), rough=False, needs=(no_clients,))
+async def rocketmq_clients_leader_killed(run: Run) -> None:
+    """RocketMQ's own clients for Python, Node, Java and Go at two gateways: SIGKILL of the leader, thrice."""
+    run.say(f"level {await run.client.operator().finish_upgrade()}")
+    seen, chance = run.history.gateway, random.Random(f"{run.seed} rocketmq")
+    clients = Clients(seen, run.cluster.local.folder)
+    for language, why in clients.left_out.items():
+        run.say(f"without {language}: {why}")
+    async with clients.going_on(run.cluster.addresses):
+        run.say(f"clients of {', '.join(clients.languages)}")
+        await run.during(2)
+        for _ in range(KILLS):
+            await run.crash(await run.leader(), away_s=1)
+            await run.serving()
+            await run.during(chance.uniform(*BETWEEN_S))
+        await clients.end()
+    run.complaints += clients.complaints
+    failed = {name: count for name, count in clients.failed.items() if count}
+    run.expect(not any(name.endswith(("send", "recall")) for name in failed), f"failed: {failed}", timed=True)
+    run.expect(any(one.certain for one in seen.cancelled), "no recall was in time: nothing is shown")
+    _tell(run, clients, failed)
+
+
+def _tell(run: Run, clients: Clients, failed: dict[str, int]) -> None:
+    seen = run.history.gateway
+    late, recalled = lateness(seen.history()), len({one.token for one in seen.cancelled})
+    again = sum(one.attempt > 1 for one in seen.delivered)
+    marked = sum(one.maybe_duplicate for one in seen.delivered)
+    run.say(
+        f"{len(seen.sent)} sent, {recalled} recalled, {clients.late_recalls} recalls too late, "
+        f"{len(seen.delivered)} deliveries ({again} of a later attempt, {marked} marked), "
+        f"lateness p50/p99 {late.p50_ms}/{late.p99_ms} ms, failed {failed}"
+    )

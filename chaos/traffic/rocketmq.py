@@ -1,0 +1,331 @@
+"""RocketMQ's own clients of several languages under load, each a program in a process, at gateways.
+
+A program (`rocketmq_load`, and those of `rocketmq_programs`) is one client of each kind: a producer, a push
+consumer of the group `push` and a simple consumer of the group `simple`, on one topic for all languages, so
+that each gets what the others send. A message's body is its token in decimal; by its last digit it is
+
+| 0 | delayed, and recalled at once |
+| 2, 5 | delayed, and recalled as it gets due |
+| 4 | delayed; a push consumer fails at its first attempt |
+| 7, 9 | delayed |
+| 1, 6 | due at once |
+| 3, 8 | due at once, of a message group |
+
+A program tells each event as a line of JSON as it happens, times in ms of the wall clock:
+
+| ["begun"] | all has started |
+| ["sent", token, message group, due, sent, answered, message id, error] | an answer to a message |
+| ["recalled", token, answered, error] | to a recall |
+| ["got", group, token, message id, attempt, whether marked as a possible repetition, received] | a delivery |
+| ["done", group, token, answered] | an acknowledgement of a simple consumer was taken |
+| ["failed", "receive" or "ack", error] | another call failed |
+| ["stopped"] | once a line came on its standard input: it sends no more |
+| ["ended"] | once another came: all is shut down |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from asyncio.subprocess import Process
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from tarry.chaos.cluster.cluster import mono_ms, now_ms
+from tarry.chaos.cluster.toxiproxy import cache_folder
+from tarry.chaos.history import Answer, Cancelled, Delivered, Done, GatewayClients, Sent
+from tarry.chaos.traffic.traffic import patiently
+from tarry.client.local.free_ports import free_ports
+
+PROGRAMS: Final = Path(__file__).parent / "rocketmq_programs"
+TOPIC: Final = "rocketmq"
+GROUPS: Final = ("push", "simple")
+JAR: Final = "rocketmq-client-java-5.2.0.jar"
+GATEWAYS: Final = 2
+TOKENS: Final = 1_000_000
+"""Tokens of one program; the last digit of its first one is 0."""
+BUILT_S: Final = 240.0
+STEP_S: Final = 90.0
+"""In which a program begins, stops or ends; on an idle machine it takes some seconds."""
+COMES_S: Final = 60.0
+ONE_TOO_MANY_S: Final = 3.0
+"""In which what should not come would."""
+WAS_GIVEN: Final = ("40401", "MESSAGE_NOT_FOUND")
+"""In the error of a recall that came too late: a consumer was given the message."""
+
+
+def missing_python() -> str:
+    """Return what the client for Python lacks on this machine; empty: nothing."""
+    return "" if find_spec("rocketmq") else "rocketmq-python-client is not installed"
+
+
+def missing_node() -> str:
+    return _missing("node", "node", "node_modules/rocketmq-client-nodejs")
+
+
+def missing_java() -> str:
+    return _missing("java", "java", JAR)
+
+
+def missing_go() -> str:
+    return _missing("go", "go", "go.sum")
+
+
+def _missing(language: str, program: str, file: str) -> str:
+    if shutil.which(program) is None:
+        return f"{program} is not installed"
+    there = (_installed(language) / file).exists()
+    return "" if there else f"RocketMQ's client for {language} is not there: .ci/rocketmq-clients installs it"
+
+
+def _installed(language: str) -> Path:
+    return cache_folder() / "rocketmq" / language
+
+
+LANGUAGES: Final[dict[str, Callable[[], str]]] = {
+    "python": missing_python,
+    "node": missing_node,
+    "java": missing_java,
+    "go": missing_go,
+}
+"""By name: what says why its client is not there."""
+
+
+def no_clients() -> str:
+    """Return why no language's client can be run; empty: one can."""
+    if find_spec("pydantic") is None:
+        return "the gateway is not installed: pip install 'tarry[rocketmq]'"
+    reasons = [missing() for missing in LANGUAGES.values()]
+    return "" if "" in reasons else "; ".join(reasons)
+
+
+@dataclass(slots=True)
+class Program:
+    """A running program, and how far it says that it is."""
+
+    language: str
+    process: Process
+    errors: Path
+    states: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+
+    def next(self) -> None:
+        """Tell it to go one step further."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+
+    async def reaches(self, state: str) -> str:
+        """Wait until it says that it is there; return why it is not."""
+        try:
+            async with asyncio.timeout(STEP_S):
+                told = await self.states.get()
+        except TimeoutError:
+            told = f"nothing within {STEP_S:.0f} s"
+        if told == state:
+            return ""
+        if not told:
+            self.states.put_nowait("")  # the end of all states, also for whoever asks next
+        errors = self.errors.read_text(errors="replace")[-2_000:]
+        return f"the client for {self.language} has not {state}: {told or 'it has ended'}\n{errors}"
+
+
+class Clients:
+    """Clients of all languages that are there, at gateways; what they tell is written down."""
+
+    def __init__(self, seen: GatewayClients, folder: Path) -> None:
+        self.seen, self.folder = seen, folder
+        self.left_out = {name: why for name, missing in LANGUAGES.items() if (why := missing())}
+        self.complaints: list[str] = []
+        self.failed: Counter[str] = Counter()
+        """Calls without success, by language and kind; those of a recall that came too late are none."""
+        self.late_recalls = 0
+        self._programs: list[Program] = []
+        self._wall_ms = now_ms() - mono_ms()
+        seen.groups += [(TOPIC, group) for group in GROUPS]
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages whose clients are there."""
+        return tuple(name for name in LANGUAGES if name not in self.left_out)
+
+    @asynccontextmanager
+    async def going_on(self, servers: str) -> AsyncIterator[None]:
+        """Run gateways and clients while the block lasts, and have them end well."""
+        async with self._gateways(servers) as addresses, asyncio.TaskGroup() as reading:
+            try:
+                for number, language in enumerate(self.languages):
+                    address = addresses[number % len(addresses)]
+                    program = await self._start(language, address, (number + 1) * TOKENS)
+                    self._programs.append(program)
+                    reading.create_task(self.read(program))
+                await self._all_reach("begun")
+                yield
+            finally:
+                for program in self._programs:
+                    if program.process.returncode is None:
+                        program.process.kill()
+
+    async def end(self) -> None:
+        """Stop sending, wait until all has come, and end the clients."""
+        for program in self._programs:
+            program.next()
+        await self._all_reach("stopped")
+        if not await patiently(self._left, COMES_S):
+            self.complaints.append("not every message came to each group of the clients")
+        await asyncio.sleep(ONE_TOO_MANY_S)
+        for program in self._programs:
+            program.next()
+        await self._all_reach("ended")
+        for program in self._programs:
+            code = await program.process.wait()
+            if code:
+                self.complaints.append(f"the client for {program.language} ended with {code}")
+        self._expect_all_to_have_worked()
+
+    def _expect_all_to_have_worked(self) -> None:
+        for number, language in enumerate(self.languages, 1):
+            sent = sum(one.token // TOKENS == number for one in self.seen.sent)
+            groups = {one.group for one in self.seen.delivered if one.consumer == language}
+            if not sent or groups != set(GROUPS):
+                self.complaints.append(f"the client for {language} sent {sent}, and received in {groups}")
+
+    async def _all_reach(self, state: str) -> None:
+        told = await asyncio.gather(*(program.reaches(state) for program in self._programs))
+        self.complaints += filter(None, told)
+
+    async def _left(self) -> int | None:
+        """Return how many deliveries there are; None: nothing is left to come."""
+        gone = {one.token for one in self.seen.cancelled}
+        wanted = {one.token for one in self.seen.sent if one.answer is Answer.ACKNOWLEDGED} - gone
+        here = {(one.group, one.token) for one in self.seen.delivered}
+        left = any((group, token) not in here for group in GROUPS for token in wanted)
+        return len(here) if left else None
+
+    @asynccontextmanager
+    async def _gateways(self, servers: str) -> AsyncIterator[list[str]]:
+        """Run gateways, of which each tells clients of all; they have to end well."""
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(GATEWAYS)]
+        told = [argument for address in addresses for argument in ("--advertise", address)]
+        command = [sys.executable, "-m", "tarry.node", "gateway", "rocketmq", "-o", "json", *told]
+        running: list[Process] = []
+        try:
+            for number, address in enumerate(addresses, 1):
+                with (self.folder / f"gateway-{number}.log").open("wb") as errors:
+                    process = await asyncio.create_subprocess_exec(
+                        *command,
+                        "--listen",
+                        address,
+                        stdout=subprocess.PIPE,
+                        stderr=errors,
+                        env={**os.environ, "TARRY_SERVER": servers},
+                    )
+                running.append(process)
+            for process in running:
+                assert process.stdout is not None
+                if not await asyncio.wait_for(process.stdout.readline(), STEP_S):
+                    self.complaints.append("a gateway has not started")
+            yield addresses
+            for process in running:
+                if process.returncode is None:
+                    process.send_signal(signal.SIGTERM)
+            for number, process in enumerate(running, 1):
+                code = await asyncio.wait_for(process.wait(), STEP_S)
+                errors_told = (self.folder / f"gateway-{number}.log").read_text(errors="replace")
+                if code or "Traceback" in errors_told:
+                    self.complaints.append(f"a gateway ended with {code}: {errors_told[-2_000:]}")
+        finally:
+            for process in running:
+                if process.returncode is None:
+                    process.kill()
+
+    async def _start(self, language: str, address: str, token: int) -> Program:
+        home = self.folder / language
+        home.mkdir()
+        command, environment = await self._command(language, home)
+        errors = self.folder / f"{language}.log"
+        with errors.open("wb") as file:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                address,
+                TOPIC,
+                str(token),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                cwd=home,
+                env={**os.environ, "HOME": str(home), **environment},
+            )
+        return Program(language, process, errors)
+
+    async def _command(self, language: str, home: Path) -> tuple[list[str], dict[str, str]]:
+        """Return what runs a program, and its environment; clients log into `home`."""
+        installed = _installed(language)
+        if language == "python":
+            return [sys.executable, "-m", "tarry.chaos.traffic.rocketmq_load"], {}
+        if language == "node":
+            modules = {"NODE_PATH": str(installed / "node_modules")}
+            return ["node", str(PROGRAMS / "load.cjs")], modules
+        if language == "java":
+            options = ["-Xmx256m", f"-Duser.home={home}", "-cp", str(installed / JAR)]
+            return ["java", *options, str(PROGRAMS / "Load.java")], {}
+        built = home / "load"
+        building = await asyncio.create_subprocess_exec(
+            "go", "build", "-o", str(built), str(PROGRAMS / "load.go"), cwd=installed, stderr=subprocess.PIPE
+        )
+        _, errors = await asyncio.wait_for(building.communicate(), BUILT_S)
+        if building.returncode:
+            self.complaints.append(f"the program of Go was not built: {errors.decode()}")
+        return [str(built)], {}
+
+    async def read(self, program: Program) -> None:
+        """Write down what a program tells, until it ends."""
+        assert program.process.stdout is not None
+        async for line in program.process.stdout:
+            if line.startswith(b'["'):  # others are what the client says itself
+                self._record(program, json.loads(line))
+        await program.process.wait()
+        program.states.put_nowait("")
+
+    def _record(self, program: Program, told: list[Any]) -> None:
+        """Write down one event of a program."""
+        language = program.language
+        match told:
+            case ["sent", token, key, due_ms, sent_ms, answered_ms, found, error]:
+                answer = Answer.UNKNOWN if error else Answer.ACKNOWLEDGED
+                self.failed[f"{language} send"] += bool(error)
+                one = Sent(
+                    token, TOPIC, due_ms, sent_ms, sent_ms - self._wall_ms, answer, answered_ms,
+                    answered_ms - self._wall_ms, found, due_ms, error, key,
+                )  # fmt: skip
+                self.seen.sent.append(one)
+            case ["recalled", token, answered_ms, error] if not error:
+                self.seen.cancelled.append(Cancelled(token, answered_ms))
+            case ["recalled", token, answered_ms, error]:
+                if any(text in error for text in WAS_GIVEN):
+                    self.late_recalls += 1
+                else:
+                    self.failed[f"{language} recall"] += 1
+                    self.seen.cancelled.append(Cancelled(token, answered_ms, certain=False))
+            case ["got", group, token, found, attempt, marked, received_ms]:
+                one_more = Delivered(
+                    token, TOPIC, group, found, 0, attempt, marked, received_ms,
+                    received_ms - self._wall_ms, language,
+                )  # fmt: skip
+                self.seen.delivered.append(one_more)
+            case ["done", group, token, answered_ms]:
+                self.seen.done.append(Done(group, token, answered_ms))
+            case ["failed", what, _]:
+                self.failed[f"{language} {what}"] += 1
+            case [state]:
+                program.states.put_nowait(state)
+            case _:
+                self.complaints.append(f"the client for {language} told {told}")
