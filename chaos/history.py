@@ -249,6 +249,7 @@ class Done(NamedTuple):
 
     group: str
     token: int
+    attempt: int  # of the delivery
     answered_ms: int
 
 

@@ -2,21 +2,16 @@
 
 Most are those of all traffic, on a history of these clients' own. They are not told which leader delivered,
 so one delivery of a message to a group may be without a mark, whoever led; and they are told that an
-acknowledgement was taken, so a delivery long after that is wrong.
+acknowledgement was taken, so that there is no later attempt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from tarry.chaos.checks import deliveries, duplicates
 from tarry.chaos.checks import stuck as waiting
 from tarry.chaos.history import Delivered, GatewayClients
-
-UNDERWAY_MS: Final = 5_000
-"""For which a delivery may be on its way to a client as another copy is acknowledged; an acknowledgement that
-was forgotten shows once the message's invisible duration is over, 10 s later at least."""
 
 
 def found(seen: GatewayClients) -> Mapping[str, Sequence[object]]:
@@ -26,7 +21,7 @@ def found(seen: GatewayClients) -> Mapping[str, Sequence[object]]:
         "lost": deliveries.lost(history, seen.groups),
         "early": deliveries.early(history),
         "delivered after a cancel": deliveries.delivered_after_cancel(history),
-        "delivered after its acknowledgement": delivered_after_done(seen),
+        "attempted again though acknowledged": attempted_again(seen),
         "repeated without a mark": duplicates.unmarked(history),
         "delivered though never sent": deliveries.unexpected(history),
         "ids given twice": deliveries.ids_given_twice(history),
@@ -35,18 +30,16 @@ def found(seen: GatewayClients) -> Mapping[str, Sequence[object]]:
     }
 
 
-def delivered_after_done(seen: GatewayClients) -> tuple[Delivered, ...]:
-    """Return deliveries to a group that has acknowledged the message more than UNDERWAY_MS before."""
-    done: dict[tuple[str, int], int] = {}
+def attempted_again(seen: GatewayClients) -> tuple[Delivered, ...]:
+    """Return deliveries to a group of an attempt after one whose acknowledgement was taken.
+
+    That holds at any time: an attempt is over once the next one is made, and its acknowledgement is refused.
+    """
+    last: dict[tuple[str, int], int] = {}
     for one in seen.done:
         place = one.group, one.token
-        done[place] = min(one.answered_ms, done.get(place, one.answered_ms))
-    return tuple(
-        delivery
-        for delivery in seen.delivered
-        if (at_ms := done.get((delivery.group, delivery.token))) is not None
-        and delivery.received_ms > at_ms + UNDERWAY_MS
-    )
+        last[place] = min(one.attempt, last.get(place, one.attempt))
+    return tuple(one for one in seen.delivered if one.attempt > last.get((one.group, one.token), one.attempt))
 
 
 def under_another_id(seen: GatewayClients) -> tuple[Delivered, ...]:

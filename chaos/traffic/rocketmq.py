@@ -17,7 +17,7 @@ A program tells each event as a line of JSON as it happens, times in ms of the w
 | ["sent", token, message group, due, sent, answered, message id, error] | an answer to a message |
 | ["recalled", token, answered, error] | to a recall |
 | ["got", group, token, message id, attempt, whether marked as a possible repetition, received] | a delivery |
-| ["done", group, token, answered] | an acknowledgement of a simple consumer was taken |
+| ["done", group, token, attempt, answered] | an acknowledgement of a simple consumer was taken |
 | ["failed", "receive" or "ack", error] | another call failed |
 | ["stopped"] | once a line came on its standard input: it sends no more |
 | ["ended"] | once another came: all is shut down |
@@ -160,19 +160,21 @@ class Clients:
     @asynccontextmanager
     async def going_on(self, servers: str) -> AsyncIterator[None]:
         """Run gateways and clients while the block lasts, and have them end well."""
-        async with self._gateways(servers) as addresses, asyncio.TaskGroup() as reading:
+        reading: list[asyncio.Task[None]] = []
+        async with self._gateways(servers) as addresses:
             try:
                 for number, language in enumerate(self.languages):
                     address = addresses[number % len(addresses)]
                     program = await self._start(language, address, (number + 1) * TOKENS)
                     self._programs.append(program)
-                    reading.create_task(self.read(program))
+                    reading.append(asyncio.create_task(self.read(program)))
                 await self._all_reach("begun")
                 yield
             finally:
                 for program in self._programs:
                     if program.process.returncode is None:
                         program.process.kill()
+                await asyncio.gather(*reading)
 
     async def end(self) -> None:
         """Stop sending, wait until all has come, and end the clients."""
@@ -239,9 +241,9 @@ class Clients:
                     process.send_signal(signal.SIGTERM)
             for number, process in enumerate(running, 1):
                 code = await asyncio.wait_for(process.wait(), STEP_S)
-                errors_told = (self.folder / f"gateway-{number}.log").read_text(errors="replace")
-                if code or "Traceback" in errors_told:
-                    self.complaints.append(f"a gateway ended with {code}: {errors_told[-2_000:]}")
+                if code:
+                    told_last = (self.folder / f"gateway-{number}.log").read_text(errors="replace")[-2_000:]
+                    self.complaints.append(f"a gateway ended with {code}: {told_last}")
         finally:
             for process in running:
                 if process.returncode is None:
@@ -321,8 +323,8 @@ class Clients:
                     received_ms - self._wall_ms, language,
                 )  # fmt: skip
                 self.seen.delivered.append(one_more)
-            case ["done", group, token, answered_ms]:
-                self.seen.done.append(Done(group, token, answered_ms))
+            case ["done", group, token, attempt, answered_ms]:
+                self.seen.done.append(Done(group, token, attempt, answered_ms))
             case ["failed", what, _]:
                 self.failed[f"{language} {what}"] += 1
             case [state]:

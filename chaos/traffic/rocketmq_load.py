@@ -67,7 +67,7 @@ def receive(consumer: SimpleConsumer, ends: threading.Event) -> None:
             token = got("simple", message)
             try:
                 consumer.ack(message)
-                tell("done", "simple", token, now_ms())
+                tell("done", "simple", token, message.delivery_attempt, now_ms())
             except Exception as error:  # noqa: BLE001
                 tell("failed", "ack", str(error))
 

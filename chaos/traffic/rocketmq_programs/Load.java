@@ -59,7 +59,7 @@ public class Load {
                     long token = got("simple", view);
                     try {
                         consumer.ack(view);
-                        tell("[\"done\", \"simple\", %d, %d]", token, now());
+                        tell("[\"done\", \"simple\", %d, %d, %d]", token, view.getDeliveryAttempt(), now());
                     } catch (Exception error) {
                         tell("[\"failed\", \"ack\", \"%s\"]", text(error));
                     }

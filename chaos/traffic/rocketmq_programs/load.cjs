@@ -34,7 +34,7 @@ async function receive(consumer) {
       const number = got('simple', view);
       try {
         await consumer.ack(view);
-        tell('done', 'simple', number, Date.now());
+        tell('done', 'simple', number, view.deliveryAttempt, Date.now());
       } catch (error) {
         tell('failed', 'ack', String(error));
       }

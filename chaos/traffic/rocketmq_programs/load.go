@@ -81,7 +81,7 @@ func receive(consumer rocketmq.SimpleConsumer) {
 			if err := consumer.Ack(background, view); err != nil {
 				tell("failed", "ack", err.Error())
 			} else {
-				tell("done", "simple", token, now())
+				tell("done", "simple", token, view.GetDeliveryAttempt(), now())
 			}
 		}
 	}

@@ -22,7 +22,7 @@ LINES: list[list[object]] = [
     ["recalled", 12, 1_040, "CODE: 40401, MESSAGE: a consumer has had it"],
     ["recalled", 15, 1_050, "deadline exceeded"],
     ["got", "push", 10, "M1", 2, True, 2_001],
-    ["done", "simple", 10, 2_010],
+    ["done", "simple", 10, 2, 2_010],
     ["failed", "receive", "deadline exceeded"],
 ]
 ODD = "[INFO] what a client logs\n"
@@ -57,7 +57,7 @@ async def test_lines_of_a_program_become_a_history(tmp_path: Path) -> None:
     assert (came.group, came.token, came.attempt, came.maybe_duplicate) == ("push", 10, 2, True)
     assert came.received_mono_ms - first.sent_mono_ms == 1_001
     assert came.consumer == "go"
-    assert seen.done == [("simple", 10, 2_010)]
+    assert seen.done == [("simple", 10, 2, 2_010)]
     assert clients.late_recalls == 1
     assert +clients.failed == {"go send": 1, "go recall": 1, "go receive": 1}
 
