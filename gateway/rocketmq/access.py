@@ -11,7 +11,7 @@ import asyncio
 import hmac
 import re
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from tarry.client.aio import Client, Producer
 from tarry.client.settings import Settings
@@ -40,6 +40,10 @@ class Access:
         if self._producer is None:
             self._producer = self.client.producer()
         return self._producer
+
+
+Caller: TypeAlias = tuple[Access, str]
+"""A client: its access, and the id that it gives itself, which a client with another token may give, too."""
 
 
 class Accesses:

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import grpc
 
 from tarry.client.settings import Settings
-from tarry.gateway.rocketmq.access import Access, Accesses
+from tarry.gateway.rocketmq.access import Access, Accesses, Caller
 from tarry.gateway.rocketmq.admission import Admission
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Config
@@ -38,11 +38,14 @@ class Gateway:
         self.handles = Handles(config.secrets)
         self.presence = Presence(config.limits.client_silent_ms, time.monotonic)
         self.renewals = Renewals(config.limits, self.presence, time.monotonic)
+        self.giving_back: set[asyncio.Task[None]] = set()
+        """Of calls that have ended without their client."""
         self.ending = asyncio.Event()
         """Set once the process is told to end: what waits ends."""
 
     async def close(self) -> None:
-        """Close all clients of the cluster."""
+        """Close all clients of the cluster, once what nobody has received is given back."""
+        await asyncio.gather(*self.giving_back)
         await asyncio.gather(self.accesses.close(), self.policies.close())
 
 
@@ -57,6 +60,11 @@ class Call:
     """As the client names it: ``PYTHON``, ``JAVA``, ``GO``; Node's says ``HTTP``."""
     remaining_ms: int | None
     """Of the client's deadline as the call began; None: it has none, as calls of Go may."""
+
+    @property
+    def caller(self) -> Caller:
+        """The client that calls."""
+        return self.access, self.client_id
 
     @property
     def budget_s(self) -> float:
@@ -77,7 +85,7 @@ def call_of(context: Context, gateway: Gateway) -> Call:
         text = f"client id is longer than {CLIENT_ID_CHARS_MAX} characters"
         raise Refusal(Code.CLIENT_ID_REQUIRED, text)
     access = gateway.accesses.of(headers.get("authorization", ""), headers.get("x-mq-date-time", ""))
-    gateway.presence.seen(client_id)
+    gateway.presence.seen((access, client_id))
     remaining_s = context.time_remaining()
     remaining_ms = None if remaining_s is None else max(0, int(remaining_s * 1_000))
     return Call(gateway, access, client_id, headers.get("x-mq-language", "").upper(), remaining_ms)

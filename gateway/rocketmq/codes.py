@@ -100,6 +100,11 @@ def status_of_error(error: TarryError | Refusal | TimeoutError) -> definition.St
     match error:
         case Refusal():
             return status(error.code, error.text)
+        case Unavailable() | OutcomeUnknown():  # whose texts name nodes
+            return status(
+                code_of_reason(error.reason, type(error)),
+                f"{error.reason}: no node has answered in time: send it again",
+            )
         case TarryError():
             return status(code_of_reason(error.reason, type(error)), str(error))
         case _:

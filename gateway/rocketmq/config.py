@@ -28,7 +28,7 @@ class Limits(Table):
         description="bytes of a message's body; no more than the nodes' `limits.body_bytes_max`",
     )
     bodies_bytes_max: Bytes = Field(
-        default=33_554_432, description="bytes of the bodies of all `SendMessage` at once"
+        default=33_554_432, description="bytes of the bodies of all `SendMessage` without an outcome yet"
     )
     batch_messages_max: Annotated[int, Field(ge=1, le=1_000)] = Field(
         default=100, description="messages of one `SendMessage`, handles of one `AckMessage`"
@@ -54,7 +54,8 @@ class Limits(Table):
         default=43_200_000, description="longest one; no more than the nodes' `delivery.lease_ms_max`"
     )
     call_ms: Duration = Field(
-        default=10_000, description="in which a call is answered whose client names no deadline"
+        default=10_000,
+        description="in which a call is answered whose client names no deadline, and each message is read",
     )
     calls_max: Count = Field(default=1_000, description="calls at once that neither wait nor stream")
     polls_max: Count = Field(default=2_000, description="calls of `ReceiveMessage` at once")

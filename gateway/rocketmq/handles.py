@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from tarry.client.integers import UINT32_MAX, UINT64_MAX
 
-CHARACTERS_MAX: Final = 2_048
+CHARACTERS_MAX: Final = 4_096
+"""More than the longest names, and a message id of any characters, make."""
 _MAC_BYTES: Final = 16
 _WITHOUT_A_SECRET: Final = b"tarry gateway rocketmq: no secret is configured"
 _RECEIPT: Final = "r1"
@@ -103,9 +104,10 @@ class Handles:
         mac, content = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not any(hmac.compare_digest(mac, _mac(key, version, content)) for key in self._keys):
             return None
-        try:
+        try:  # without a secret anybody can sign
             fields = json.loads(content)
-        except ValueError:  # without a secret anybody can sign
+            json.dumps(fields, ensure_ascii=False).encode()  # no halves of characters, which no request has
+        except (ValueError, RecursionError):
             return None
         return fields if isinstance(fields, list) else None
 

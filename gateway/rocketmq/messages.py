@@ -33,8 +33,12 @@ MAYBE_DUPLICATE: Final = "tarry.maybe_duplicate"
 LETTER_ID: Final = "tarry.idempotency_key"
 """Property in which a dead letter has the id of its message."""
 MESSAGE_ID_CHARS_MAX: Final = 128
+KEYS_MAX: Final = 1_000
+"""Checked one by one; nodes take fewer, `limits.keys_max`."""
 GROUP_BYTES_MAX: Final = 63
 HOST_CHARS_MAX: Final = 100
+TIME_MS_MAX: Final = 253_402_300_799_999
+"""The end of the year 9999: no timestamp of the protocol is later."""
 
 RESERVED: Final = frozenset(
     """
@@ -52,7 +56,7 @@ RESERVED: Final = frozenset(
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TRACE: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-_OWN: Final = re.compile(r"1 ([A-Z]{1,20}) (-?[0-9]{1,18}) ([A-Z]{1,20}) (.*)", re.DOTALL)
+_OWN: Final = re.compile(r"1 ([A-Z]{1,20}) ([0-9]{1,15}) ([A-Z]{1,20}) (.*)", re.DOTALL)
 _TYPES: Final = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY)
 
 
@@ -118,6 +122,8 @@ def _check_labels(system: definition.SystemProperties) -> None:
         _check_text("tag", system.tag, Code.ILLEGAL_MESSAGE_TAG)
         if "|" in system.tag:
             raise Refusal(Code.ILLEGAL_MESSAGE_TAG, "tag cannot contain '|'")
+    if len(system.keys) > KEYS_MAX:
+        raise Refusal(Code.ILLEGAL_MESSAGE_KEY, f"too many keys, max is {KEYS_MAX}")
     for key in system.keys:
         _check_text("key", key, Code.ILLEGAL_MESSAGE_KEY)
         if not key:
@@ -208,6 +214,8 @@ def _own(text: str) -> _Own:
     if found is None:
         return _Own()
     kind, due_ms, encoding, host = found.groups()
+    if int(due_ms) > TIME_MS_MAX:
+        return _Own()
     if kind not in MessageType.keys() or encoding not in Encoding.keys():  # noqa: SIM118 - of an enumeration
         return _Own()
     return _Own(MessageType.Value(kind), int(due_ms), Encoding.Value(encoding), host, ours=True)
@@ -247,8 +255,10 @@ def delivered_message(
         system.message_group = view.ordering_key
     if trace:
         system.trace_context = trace
-    system.born_timestamp.FromMilliseconds(view.born_ms or view.stored_ms or view.released_ms)
-    system.store_timestamp.FromMilliseconds(view.stored_ms or view.released_ms)
+    stored_ms = view.stored_ms or view.released_ms
+    born_ms = view.born_ms or stored_ms  # by its producer's clock
+    system.born_timestamp.FromMilliseconds(born_ms if 0 < born_ms <= TIME_MS_MAX else stored_ms)
+    system.store_timestamp.FromMilliseconds(stored_ms)
     if own.due_ms or not own.ours:
         due_ms = view.due_ms - view.delay_ms if view.attempt == 1 or not own.due_ms else own.due_ms
         system.delivery_timestamp.FromMilliseconds(due_ms)

@@ -15,6 +15,8 @@ from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, Resource
 
 TOPIC_CHARS_MAX: Final = 127
 GROUP_CHARS_MAX: Final = 100
+WHOLE_CHARS_MAX: Final = 320
+"""Of a topic with its namespace: no cluster has longer ones, and those that were seen are remembered."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _OF_THE_BROKER: Final = ("rmq_sys_", "schedule_topic_xxxx")
 
@@ -40,6 +42,9 @@ def _topic(namespace: str, given: str) -> str:
     if name.lower().startswith(_OF_THE_BROKER):
         raise Refusal(Code.ILLEGAL_TOPIC, "cannot access system topic")
     whole = f"{namespace}.{name}" if namespace else name
+    if len(whole) > WHOLE_CHARS_MAX:
+        text = f"The specified topic is longer than {WHOLE_CHARS_MAX} characters with its namespace."
+        raise Refusal(Code.ILLEGAL_TOPIC, text)
     if _NAME.fullmatch(whole) is None:
         text = f"The specified topic[{given[:80]}] contains illegal characters, allowing only letters, digits"
         raise Refusal(Code.ILLEGAL_TOPIC, f"{text}, '_' and '-', '%' for a dot, and no '-' or dot first")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -15,37 +15,37 @@ class Presence:
 
     def __init__(self, silent_ms: int, clock_s: Callable[[], float]) -> None:
         self._silent_s, self._clock_s = silent_ms / 1_000, clock_s
-        self._seen_s: OrderedDict[str, float] = OrderedDict()  # the longest silent first
-        self._streams: Counter[str] = Counter()
+        self._seen_s: OrderedDict[Hashable, float] = OrderedDict()  # the longest silent first
+        self._streams: Counter[Hashable] = Counter()
 
-    def seen(self, client_id: str) -> None:
+    def seen(self, client: Hashable) -> None:
         """Note a call of a client."""
-        self._seen_s[client_id] = self._clock_s()
-        self._seen_s.move_to_end(client_id)
+        self._seen_s[client] = self._clock_s()
+        self._seen_s.move_to_end(client)
         if len(self._seen_s) > CLIENTS_MAX:
             self._seen_s.popitem(last=False)
 
     @contextmanager
-    def stream(self, client_id: str) -> Iterator[None]:
+    def stream(self, client: Hashable) -> Iterator[None]:
         """Hold a client for there while it has a stream."""
-        self._streams[client_id] += 1
+        self._streams[client] += 1
         try:
             yield
         finally:
-            if client_id in self._streams:  # it has not said that it ends
-                self._streams[client_id] -= 1
-                if self._streams[client_id] <= 0:
-                    del self._streams[client_id]
-                self.seen(client_id)
+            if client in self._streams:  # it has not said that it ends
+                self._streams[client] -= 1
+                if self._streams[client] <= 0:
+                    del self._streams[client]
+                self.seen(client)
 
-    def leave(self, client_id: str) -> None:
+    def leave(self, client: Hashable) -> None:
         """Note that a client has said that it ends; its stream may still be open."""
-        self._seen_s.pop(client_id, None)
-        self._streams.pop(client_id, None)
+        self._seen_s.pop(client, None)
+        self._streams.pop(client, None)
 
-    def is_there(self, client_id: str) -> bool:
+    def is_there(self, client: Hashable) -> bool:
         """Say whether a client has a stream, or was seen of late."""
-        if self._streams.get(client_id, 0) > 0:
+        if self._streams.get(client, 0) > 0:
             return True
-        seen_s = self._seen_s.get(client_id)
+        seen_s = self._seen_s.get(client)
         return seen_s is not None and self._clock_s() - seen_s <= self._silent_s

@@ -15,7 +15,8 @@ from tarry.client.aio import AckOutcome, Puller
 from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import TarryError
-from tarry.gateway.rocketmq.call import Call
+from tarry.client.integers import UINT32_MAX
+from tarry.gateway.rocketmq.call import Call, Gateway
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.handles import Holder, Receipt
 from tarry.gateway.rocketmq.messages import delivered_message
@@ -29,14 +30,20 @@ MARGIN_MS: Final = 1_500
 """Of a client's deadline, kept for an answer after the wait: half of the time that a request has."""
 INLINE_BYTES_MAX: Final = 262_144
 """Bytes of bodies whose digests are made within a turn of the event loop."""
+FILTER_CHARS_MAX: Final = 65_536
+"""Checked within a turn of the event loop; nodes take 1,000 tags, and shorter conditions."""
 RELEASE_S: Final = 5.0
 """Within which what nobody receives any more is given back."""
+
+
+class Unread(Exception):
+    """A client does not read what it has asked for, or is gone."""
 
 
 async def receive(call: Call, request: service.ReceiveMessageRequest, write: Write) -> None:
     """Write a status, the messages that are due, and last the time. It needs no settings from before.
 
-    What a client leaves before it has all of the answer is given back.
+    What a client leaves before it has all of the answer is given back. Raises Unread where it takes none.
     """
     limits, renewals = call.gateway.config.limits, call.gateway.renewals
     topic, group = topic_of(request.message_queue.topic), group_of(request.group)
@@ -64,22 +71,36 @@ async def receive(call: Call, request: service.ReceiveMessageRequest, write: Wri
         )
         for view in messages
     ]
+    if request.auto_renew:
+        renewals.add(call.caller, request.attempt_id, receipts)
     try:
         first = status() if messages else status(Code.MESSAGE_NOT_FOUND, "no new message")
-        await write(service.ReceiveMessageResponse(status=first))
+        await _taken(call, write, service.ReceiveMessageResponse(status=first))
         for message in await _told(call, request, messages, receipts, lease_ms):
-            await write(service.ReceiveMessageResponse(message=message))
-        await write(service.ReceiveMessageResponse(delivery_timestamp=_now()))
-    except asyncio.CancelledError:
-        await give_back(puller, messages)
+            await _taken(call, write, service.ReceiveMessageResponse(message=message))
+        await _taken(call, write, service.ReceiveMessageResponse(delivery_timestamp=_now()))
+    except BaseException:
+        for receipt in receipts:
+            renewals.drop(receipt)
+        await give_back(call.gateway, puller, messages)
         raise
-    if request.auto_renew:
-        renewals.add(call.access, call.client_id, request.attempt_id, receipts)
+
+
+async def _taken(call: Call, write: Write, answer: service.ReceiveMessageResponse) -> None:
+    """Write a part of an answer, which the client has to take in time. Raises Unread.
+
+    gRPC names no error that a write has where the connection is cut; it cancels the call, too, but later.
+    """
+    try:
+        async with asyncio.timeout(call.gateway.config.limits.call_ms / 1_000):
+            await write(answer)
+    except Exception as error:
+        raise Unread from error
 
 
 async def _give_back_the_same_attempt_s(call: Call, request: service.ReceiveMessageRequest) -> None:
     """Give back what was answered to an earlier call of the same attempt: its client had no answer."""
-    lost = call.gateway.renewals.taken_back(call.client_id, request.attempt_id)
+    lost = call.gateway.renewals.taken_back(call.caller, request.attempt_id)
     offsets: dict[Holder, list[int]] = {}
     for receipt in lost:
         offsets.setdefault(receipt.holder, []).append(receipt.offset)
@@ -97,7 +118,7 @@ async def _received(call: Call, puller: Puller, count: int, wait_ms: int) -> lis
         return received.result() if received.done() else []
     except asyncio.CancelledError:
         if received.done() and not received.cancelled() and received.exception() is None:
-            await give_back(puller, received.result())
+            await give_back(call.gateway, puller, received.result())
         raise
     finally:
         for task in (received, ending):
@@ -105,12 +126,19 @@ async def _received(call: Call, puller: Puller, count: int, wait_ms: int) -> lis
         await asyncio.gather(received, ending, return_exceptions=True)
 
 
-async def give_back(puller: Puller, messages: Sequence[View]) -> None:
-    """Have messages delivered to others, which nobody has received."""
-    if messages:
+async def give_back(gateway: Gateway, puller: Puller, messages: Sequence[View]) -> None:
+    """Have messages delivered to others, which nobody has received, though the call is cancelled again."""
+
+    async def given_back() -> None:
         with contextlib.suppress(TarryError, TimeoutError):
             async with asyncio.timeout(RELEASE_S):
                 await puller.nack(messages, 0)
+
+    if messages:
+        task = asyncio.create_task(given_back())
+        gateway.giving_back.add(task)
+        task.add_done_callback(gateway.giving_back.discard)
+        await asyncio.shield(task)
 
 
 async def _told(
@@ -139,6 +167,9 @@ async def _told(
 def _filter_of(expression: definition.FilterExpression) -> tuple[list[str], str]:
     """Return tags and condition of a filter. Raises Refusal."""
     text = expression.expression.strip()
+    if len(text) > FILTER_CHARS_MAX:
+        told = f"the filter has {len(text):,} characters, more than {FILTER_CHARS_MAX:,}"
+        raise Refusal(Code.ILLEGAL_FILTER_EXPRESSION, told)
     if expression.type == FilterType.SQL:
         if not text:
             raise Refusal(Code.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty")
@@ -208,7 +239,6 @@ async def acknowledge(call: Call, request: service.AckMessageRequest) -> service
             answers[at] = status_of_error(refusal)
         else:
             places.setdefault(receipt.holder, {}).setdefault(receipt.offset, []).append(at)
-            call.gateway.renewals.drop(receipt)
     for told in await asyncio.gather(*(_acknowledged(call, *one) for one in places.items())):
         for at, answer in told:
             answers[at] = answer
@@ -231,6 +261,8 @@ async def _acknowledged(
     """Acknowledge offsets of one consumer; return the status for each place in the request."""
     try:
         outcomes = await _settle(call, holder, Verdict(holder.queue), list(places))
+        for offset in places:
+            call.gateway.renewals.drop(Receipt(holder, offset, push=True))
         answers = [
             status() if outcome is AckOutcome.OK else status_of_error(_stale()) for outcome in outcomes
         ]
@@ -248,7 +280,8 @@ async def change_invisible_duration(
     """
     receipt = _receipt(call, request.receipt_handle, topic_of(request.topic), group_of(request.group))
     milliseconds = milliseconds_of(request.invisible_duration)
-    most = call.gateway.config.limits.invisible_ms_max
+    # A failure's wait is the group's, as its policy has told it; nodes bound leases, and policies with them.
+    most = UINT32_MAX if receipt.push else call.gateway.config.limits.invisible_ms_max
     if milliseconds > most:
         raise Refusal(Code.ILLEGAL_INVISIBLE_TIME, f"the invisibleTime is too large. max is {most}")
     queue = receipt.holder.queue

@@ -15,8 +15,8 @@ from typing import Final
 
 from tarry.client.aio import AckOutcome
 from tarry.client.consumers.unsettled import Verdict
-from tarry.client.errors import TarryError
-from tarry.gateway.rocketmq.access import Access
+from tarry.client.errors import Refused, TarryError
+from tarry.gateway.rocketmq.access import Access, Caller
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Limits
 from tarry.gateway.rocketmq.handles import Holder, Receipt
@@ -35,8 +35,7 @@ ATTEMPT_CHARS_MAX: Final = 100
 
 @dataclass(slots=True)
 class _Renewed:
-    access: Access
-    client_id: str
+    caller: Caller
     next_s: float
     end_s: float
 
@@ -48,7 +47,7 @@ class Renewals:
         self._limits, self._presence, self._clock_s = limits, presence, clock_s
         self._period_s = limits.renewed_lease_ms / 2_000
         self._waiting: OrderedDict[tuple[Holder, int], _Renewed] = OrderedDict()  # the next first
-        self._answered: OrderedDict[tuple[str, str], Sequence[Receipt]] = OrderedDict()  # the oldest first
+        self._answered: OrderedDict[tuple[Caller, str], Sequence[Receipt]] = OrderedDict()  # the oldest first
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -59,24 +58,24 @@ class Renewals:
             text = f"push consumers have {len(self._waiting):,} messages in hand, the maximum of a gateway"
             raise Refusal(Code.TOO_MANY_REQUESTS, text)
 
-    def add(self, access: Access, client_id: str, attempt_id: str, receipts: Sequence[Receipt]) -> None:
-        """Keep deliveries invisible from now on, which have just been leased, and answered to an attempt."""
+    def add(self, caller: Caller, attempt_id: str, receipts: Sequence[Receipt]) -> None:
+        """Keep deliveries invisible from now on, which have just been leased, and answer an attempt."""
         now_s = self._clock_s()
         end_s = now_s + self._limits.renewed_ms_max / 1_000
         for receipt in receipts:
-            renewed = _Renewed(access, client_id, now_s + self._period_s, end_s)
+            renewed = _Renewed(caller, now_s + self._period_s, end_s)
             self._waiting[receipt.holder, receipt.offset] = renewed
         if receipts and 0 < len(attempt_id) <= ATTEMPT_CHARS_MAX:
-            self._answered[client_id, attempt_id] = receipts
+            self._answered[caller, attempt_id] = receipts
             if len(self._answered) > ATTEMPTS_MAX:
                 self._answered.popitem(last=False)
 
-    def taken_back(self, client_id: str, attempt_id: str) -> list[Receipt]:
+    def taken_back(self, caller: Caller, attempt_id: str) -> list[Receipt]:
         """Return what was answered to an earlier call of an attempt and is not settled; renew it no more.
 
         A client makes another call with the id of the last where it has not had that one's answer.
         """
-        receipts = self._answered.pop((client_id, attempt_id), ())
+        receipts = self._answered.pop((caller, attempt_id), ())
         return [
             receipt
             for receipt in receipts
@@ -90,36 +89,53 @@ class Renewals:
     async def run(self) -> None:
         """Renew until cancelled."""
         while True:
-            await asyncio.sleep(STEP_S)
-            await self.renew()
+            if not await self.renew():
+                await asyncio.sleep(STEP_S)
 
-    async def renew(self) -> None:
-        """Renew what is due for it now."""
+    async def renew(self) -> bool:
+        """Renew what is due for it now. Return whether more is due than one look takes."""
+        now_s, gate = self._clock_s(), asyncio.Semaphore(HOLDERS_AT_ONCE)
+        chosen, looked_at = self._due(now_s)
+
+        async def extended(access: Access, holder: Holder, listed: list[tuple[int, _Renewed]]) -> bool:
+            async with gate:
+                return await self._extended(access, holder, listed, now_s)
+
+        answered = await asyncio.gather(*(extended(*key, listed) for key, listed in chosen.items()))
+        return looked_at == STEP_MAX and all(answered)
+
+    def _due(self, now_s: float) -> tuple[dict[tuple[Access, Holder], list[tuple[int, _Renewed]]], int]:
+        """Return what is to be renewed, by its holder, and how many were due, gone clients' too."""
         chosen: dict[tuple[Access, Holder], list[tuple[int, _Renewed]]] = {}
-        now_s = self._clock_s()
-        for _ in range(STEP_MAX):
+        for looked_at in range(STEP_MAX):
             key = next(iter(self._waiting), None)
             if key is None or self._waiting[key].next_s > now_s:
-                break
+                return chosen, looked_at
             renewed = self._waiting.pop(key)
-            if renewed.end_s > now_s and self._presence.is_there(renewed.client_id):
+            if renewed.end_s > now_s and self._presence.is_there(renewed.caller):
                 holder, offset = key
-                chosen.setdefault((renewed.access, holder), []).append((offset, renewed))
+                chosen.setdefault((renewed.caller[0], holder), []).append((offset, renewed))
                 renewed.next_s = now_s + self._period_s
                 self._waiting[key] = renewed
-        gate = asyncio.Semaphore(HOLDERS_AT_ONCE)
+        return chosen, STEP_MAX
 
-        async def extended(access: Access, holder: Holder, listed: list[tuple[int, _Renewed]]) -> None:
-            async with gate:
-                offsets = [offset for offset, _ in listed]
-                verdict = Verdict.extending(holder.queue, self._limits.renewed_lease_ms)
-                puller = access.client.puller(holder.topic, holder.group, name=holder.consumer)
-                try:
-                    outcomes = await puller.settle(verdict, offsets)
-                except TarryError:
-                    return  # once more at the next time: the lease still has a half
-            for (offset, renewed), outcome in zip(listed, outcomes, strict=True):
-                if outcome is not AckOutcome.OK and self._waiting.get((holder, offset)) is renewed:
-                    del self._waiting[holder, offset]
-
-        await asyncio.gather(*(extended(*key, listed) for key, listed in chosen.items()))
+    async def _extended(
+        self, access: Access, holder: Holder, listed: list[tuple[int, _Renewed]], now_s: float
+    ) -> bool:
+        """Renew deliveries to one holder. Return whether the cluster has answered."""
+        verdict = Verdict.extending(holder.queue, self._limits.renewed_lease_ms)
+        puller = access.client.puller(holder.topic, holder.group, name=holder.consumer)
+        try:
+            outcomes = await puller.settle(verdict, [offset for offset, _ in listed])
+        except Refused:
+            return True  # once more at the next time: the right may be there again
+        except TarryError:  # at the next look, since the lease ends as the next time comes
+            for offset, renewed in listed:
+                if self._waiting.get((holder, offset)) is renewed:
+                    renewed.next_s = now_s
+                    self._waiting.move_to_end((holder, offset), last=False)
+            return False
+        for (offset, renewed), outcome in zip(listed, outcomes, strict=True):
+            if outcome is not AckOutcome.OK and self._waiting.get((holder, offset)) is renewed:
+                del self._waiting[holder, offset]
+        return True

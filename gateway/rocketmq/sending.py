@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from tarry.client.aio import CancelOutcome, NewMessage, Scheduled
 from tarry.gateway.rocketmq.call import Call
@@ -22,17 +24,15 @@ LONG_PAST_MS = 1
 async def send(call: Call, request: service.SendMessageRequest) -> service.SendMessageResponse:
     """Store messages, all of them or none; those with a delivery timestamp can be recalled."""
     limits = call.gateway.config.limits
-    topic = topic_of_all(list(request.messages))
     if len(request.messages) > limits.batch_messages_max:
         text = f"{len(request.messages)} messages are too many, a request has {limits.batch_messages_max}"
         raise Refusal(Code.PAYLOAD_TOO_LARGE, text)
+    topic = topic_of_all(list(request.messages))
     messages = [new_message(message, topic, call.gateway.config) for message in request.messages]
     ids = [message.idempotency_key for message in messages]
     if len(set(ids)) != len(ids):
         raise Refusal(Code.ILLEGAL_MESSAGE_ID, "two messages of one request have the same message id")
-    with call.gateway.admission.bodies.taken(sum(len(message.body) for message in messages)):
-        async with asyncio.timeout(call.budget_s):
-            stored = await _stored(call, messages)
+    stored = await _stored(call, messages)
     entries = [
         service.SendResultEntry(
             status=status(),
@@ -46,9 +46,31 @@ async def send(call: Call, request: service.SendMessageRequest) -> service.SendM
 
 
 async def _stored(call: Call, messages: Sequence[NewMessage]) -> list[Scheduled]:
-    if len(messages) == 1:  # shares a request with what others send at the same time
-        (message,) = messages
-        scheduled = await call.access.producer.schedule(
+    if len(messages) == 1:
+        return [await _stored_with_others(call, messages[0])]
+    if any(message.due_ms is not None for message in messages):
+        messages = [
+            replace(message, due_ms=LONG_PAST_MS, delay_ms=None) if message.due_ms is None else message
+            for message in messages
+        ]
+    with call.gateway.admission.bodies.taken(sum(len(message.body) for message in messages)):
+        async with asyncio.timeout(call.budget_s):
+            batch = await call.access.producer.schedule_many(messages)
+    overdue, repeats = set(batch.overdue.tolist()), set(batch.repeats.tolist())
+    return [
+        Scheduled(message_id, due_ms, at in overdue, batch.repeated or at in repeats)
+        for at, (message_id, due_ms) in enumerate(zip(batch.ids, batch.due_ms.tolist(), strict=True))
+    ]
+
+
+async def _stored_with_others(call: Call, message: NewMessage) -> Scheduled:
+    """Store a message in a request that it shares with what others send at the same time.
+
+    The producer has it until its outcome, also where nobody waits for that any more, and so its bytes count.
+    """
+    with ExitStack() as held:
+        held.enter_context(call.gateway.admission.bodies.taken(len(message.body)))
+        answer = call.access.producer.schedule(
             message.topic,
             message.body,
             due_ms=message.due_ms,
@@ -59,18 +81,17 @@ async def _stored(call: Call, messages: Sequence[NewMessage]) -> list[Scheduled]
             ordering_key=message.ordering_key,
             idempotency_key=message.idempotency_key,
         )
-        return [scheduled]
-    if any(message.due_ms is not None for message in messages):
-        messages = [
-            replace(message, due_ms=LONG_PAST_MS, delay_ms=None) if message.due_ms is None else message
-            for message in messages
-        ]
-    batch = await call.access.producer.schedule_many(messages)
-    overdue, repeats = set(batch.overdue.tolist()), set(batch.repeats.tolist())
-    return [
-        Scheduled(message_id, due_ms, at in overdue, batch.repeated or at in repeats)
-        for at, (message_id, due_ms) in enumerate(zip(batch.ids, batch.due_ms.tolist(), strict=True))
-    ]
+        answer.add_done_callback(partial(_let_go, held.pop_all()))
+    done, _ = await asyncio.wait({answer}, timeout=call.budget_s)
+    if not done:
+        raise TimeoutError
+    return answer.result()
+
+
+def _let_go(held: ExitStack, answer: asyncio.Future[Scheduled]) -> None:
+    held.close()
+    if not answer.cancelled():
+        answer.exception()  # it may be that nobody waits for it: it is no news
 
 
 def _recall_handle(call: Call, message: NewMessage, scheduled: Scheduled) -> str:

@@ -5,6 +5,7 @@ Methods that are not in the tables are answered with gRPC's UNIMPLEMENTED, as Ro
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -18,6 +19,9 @@ from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.messages import types_of
 from tarry.gateway.rocketmq.names import group_of, topic_of
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
+from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, Status
+
+log = logging.getLogger(__name__)
 
 SERVICE: Final = "apache.rocketmq.v2.MessagingService"
 Operation: TypeAlias = Callable[[Call, Any], Awaitable[Message]]
@@ -52,7 +56,7 @@ async def notify_client_termination(
 ) -> service.NotifyClientTerminationResponse:
     """Note that a client ends: what it has in hand is renewed no more."""
     del request
-    call.gateway.presence.leave(call.client_id)
+    call.gateway.presence.leave(call.caller)
     return service.NotifyClientTerminationResponse(status=status())
 
 
@@ -110,12 +114,20 @@ def _unary(
                 return await operation(call, request)
         except (Refusal, TarryError, TimeoutError) as error:
             return make(status=status_of_error(error))
+        except Exception:  # noqa: BLE001 - no defect is to have a status of gRPC, with a text of ours
+            return make(status=_defect(operation.__name__))
 
     return grpc.unary_unary_rpc_method_handler(
         serve,
         request_deserializer=request_type.FromString,
         response_serializer=answer_type.SerializeToString,
     )
+
+
+def _defect(operation: str) -> Status:
+    """Write an error of the program into the log; return what its client is told: nothing of it."""
+    log.exception("a call of %s has failed", operation)
+    return status(Code.INTERNAL_SERVER_ERROR, "the gateway has failed, its log says how")
 
 
 def _polls(gateway: Gateway) -> Callable[..., Awaitable[None]]:
@@ -126,6 +138,10 @@ def _polls(gateway: Gateway) -> Callable[..., Awaitable[None]]:
                 await receiving.receive(call, request, context.write)
         except (Refusal, TarryError, TimeoutError) as error:
             await context.write(service.ReceiveMessageResponse(status=status_of_error(error)))
+        except receiving.Unread:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the answer was not read")
+        except Exception:  # noqa: BLE001 - the same
+            await context.write(service.ReceiveMessageResponse(status=_defect("receive")))
 
     return serve
 

@@ -14,6 +14,8 @@ from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
 
+SETTINGS_BYTES_MAX: Final = 131_072
+"""Answered whole, twice, and kept until then for each stream."""
 PRODUCER_ATTEMPTS: Final = 3
 PRODUCER_FIRST_MS: Final = 10
 PRODUCER_MAX_MS: Final = 1_000
@@ -27,6 +29,9 @@ def duration(milliseconds: int) -> Duration:
 
 async def answer(given: definition.Settings, config: Config, policies: Policies) -> service.TelemetryCommand:
     """Return the answer to a client's settings: the same, with what the server decides."""
+    if given.ByteSize() > SETTINGS_BYTES_MAX:
+        text = f"settings of {given.ByteSize():,} bytes are too large, max is {SETTINGS_BYTES_MAX:,}"
+        return service.TelemetryCommand(status=status(Code.PAYLOAD_TOO_LARGE, text))
     settings = definition.Settings()
     settings.CopyFrom(given)
     settings.metric.CopyFrom(definition.Metric())

@@ -26,7 +26,7 @@ async def talk(call: Call, context: Context) -> None:
     reading = asyncio.ensure_future(context.read())
     told: service.TelemetryCommand | None = None
     try:
-        with gateway.presence.stream(call.client_id):
+        with gateway.presence.stream(call.caller):
             while True:
                 await asyncio.wait(
                     {reading, ending},

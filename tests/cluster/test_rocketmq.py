@@ -450,6 +450,37 @@ async def test_what_a_client_leaves_before_it_has_all_of_the_answer_is_given_bac
         bodies |= {got.body for got in await received(call, "unread", invisible_ms=HOUR_MS)}
 
 
+@pytest.mark.parametrize("cut", [False, True])
+async def test_what_a_client_never_reads_or_is_cut_off_from_is_given_back(
+    shared_cluster: LocalCluster, cut: bool
+) -> None:
+    """It would be invisible for an hour else, and hold its place and memory as long as the client likes."""
+    await level(shared_cluster, 2)
+    topic, count = f"stuck-{cut}", 40
+    limits = Limits(call_ms=30_000 if cut else 500, receive_messages_max=1_000, polls_max=1)
+    async with gateway_calls(settings(shared_cluster), Config(limits=limits)) as address:
+        async with Calls(address) as call:
+            for number in range(count):
+                await sent(call, message(topic, number.to_bytes(1, "big") * 200_000))
+        stuck = Calls(
+            address, channel_options=[("grpc.http2.lookahead_bytes", 65_536), ("grpc.http2.bdp_probe", 0)]
+        )
+        await stuck.channel.channel_ready()
+        stream = stuck.received(topic, invisible_ms=HOUR_MS, batch_size=count)
+        async with asyncio.timeout(20):
+            assert (await stream.read()).HasField("status")
+        if cut:
+            await stuck.channel.close(None)
+        async with Calls(address) as call:
+            seen: set[bytes] = set()
+            async with asyncio.timeout(60):
+                while len(seen) < count:
+                    status, messages = await call.receive(topic, invisible_ms=HOUR_MS, wait_ms=500)
+                    assert status in ("OK", "MESSAGE_NOT_FOUND", "TOO_MANY_REQUESTS")
+                    seen |= {got.body[:1] for got in messages}
+        await stuck.channel.close(None)
+
+
 async def test_an_attempt_that_is_made_again_has_what_its_lost_answer_had(call: Calls) -> None:
     """Else what a push consumer never had would be kept for it while it is there."""
     await sent(call, message("attempts"))

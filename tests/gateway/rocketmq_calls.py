@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -75,9 +75,10 @@ class Calls:
         headers: Iterable[tuple[str, str]] = HEADERS,
         authority: bytes | None = None,
         timeout_s: float | None = 10,
+        channel_options: Sequence[tuple[str, int]] = (),
     ) -> None:
         if authority is None:
-            self.channel = grpc.aio.insecure_channel(address)
+            self.channel = grpc.aio.insecure_channel(address, options=channel_options)
         else:
             self.channel = grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(authority))
         self.stub: Any = MessagingServiceStub(self.channel)

@@ -1,0 +1,273 @@
+"""Callers of the gateway for RocketMQ's clients that mean harm, or end in the middle of a call."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from tarry.client.consumers.message import Columns, View
+from tarry.client.settings import Settings
+from tarry.gateway.rocketmq import service as methods
+from tarry.gateway.rocketmq.call import Call, Gateway
+from tarry.gateway.rocketmq.codes import Refusal
+from tarry.gateway.rocketmq.config import Config, Key, Limits
+from tarry.gateway.rocketmq.handles import Handles, Holder, Recall, Receipt, _mac
+from tarry.gateway.rocketmq.messages import OWN_PROPERTY, delivered_message
+from tarry.gateway.rocketmq.names import topic_of
+from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
+from tarry.gateway.rocketmq.protocol import service_pb2 as service
+from tarry.gateway.rocketmq.receiving import acknowledge
+from tarry.gateway.rocketmq.renewal import STEP_MAX, Renewals
+from tarry.gateway.rocketmq.routes import Routes
+from tarry.gateway.rocketmq.sending import send
+from tarry.proto import tarry_consumer_pb2 as consumer_pb
+from tarry.proto.tarry_message_pb2 import Record
+from tests.gateway.rocketmq_calls import Calls, code, gateway_calls, message
+from tests.gateway.test_rocketmq_calls import CONFIG, NOBODY, consumer_settings, producer_settings
+
+KEYS = Config(
+    key=[Key(access_key="a", secret_key="s", token="t"), Key(access_key="b", secret_key="s", token="u")]
+)
+RECEIPT = Receipt(Holder("orders", "g", "rocketmq-1", 0), 7, push=True)
+
+
+@pytest.fixture
+async def call() -> AsyncIterator[Calls]:
+    async with gateway_calls(NOBODY, CONFIG) as address, Calls(address) as calls:
+        yield calls
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[Gateway]:
+    made = Gateway(NOBODY, KEYS, Routes((), ("127.0.0.1", 8081)))
+    yield made
+    await made.close()
+
+
+def its_call(gateway: Gateway, token: str = "t", remaining_ms: int | None = None) -> Call:
+    """Return a call of the client ``c`` with a token."""
+    return Call(gateway, gateway.accesses._access(token), "c", "JAVA", remaining_ms)
+
+
+def test_a_namespace_of_any_length_is_not_remembered() -> None:
+    with pytest.raises(Refusal, match="longer"):
+        topic_of(definition.Resource(resource_namespace="a" * 320, name="orders"))
+    assert topic_of(definition.Resource(resource_namespace="a" * 313, name="orders")).endswith("a.orders")
+
+
+async def test_what_a_request_repeats_is_counted_before_it_is_read(call: Calls) -> None:
+    keys = [str(number) for number in range(1_001)]
+    assert code((await call.send(message("orders", keys=keys))).status) == "ILLEGAL_MESSAGE_KEY"
+    assert code((await call.send(message("orders", keys=keys[1:]))).status) == "HA_NOT_AVAILABLE"
+    many = await call.send(*(message("a b$") for _ in range(101)))
+    assert code(many.status) == "PAYLOAD_TOO_LARGE"
+    for tags, expected in [("a||" * 21_846 + "b", "ILLEGAL_FILTER_EXPRESSION"), ("a", "HA_NOT_AVAILABLE")]:
+        assert await call.receive("orders", tags=tags, wait_ms=0) == (expected, [])
+
+
+async def test_settings_that_are_too_large_are_not_kept_to_be_answered_again(call: Calls) -> None:
+    stream = call.telemetry()
+    settings = producer_settings()
+    settings.user_agent.hostname = "x" * 131_072
+    await stream.write(service.TelemetryCommand(settings=settings))
+    told = await stream.read()
+    assert (code(told.status), told.HasField("settings")) == ("PAYLOAD_TOO_LARGE", False)
+
+
+def forged(version: str, content: bytes) -> str:
+    """Return a handle as anybody may make it where no secret is configured."""
+    key = b"tarry gateway rocketmq: no secret is configured"
+    return f"{version}.{base64.urlsafe_b64encode(_mac(key, version, content) + content).decode().rstrip('=')}"
+
+
+FORGED = [
+    b"[" * 1_400,
+    b'["orders","g","\\ud800",0,0,true]',
+    b'["orders","g","c",-1,0,true]',
+    b'["orders","g","c",4294967296,0,true]',
+    b'["orders","g","c",0,18446744073709551616,true]',
+    b'["orders","g","c",0,1e3,true]',
+    b'["orders","g","c",0,0,1]',
+    b'{"orders":1}',
+    b"\xff",
+    b"",
+]
+
+
+@pytest.mark.parametrize("content", FORGED)
+async def test_forged_handles_are_refused_in_the_answer_where_there_is_no_secret(
+    call: Calls, content: bytes
+) -> None:
+    handle = forged("r1", content)
+    assert await call.ack("orders", message("orders", receipt_handle=handle)) == ["INVALID_RECEIPT_HANDLE"]
+    assert code((await call.change("orders", handle, 1_000)).status) == "INVALID_RECEIPT_HANDLE"
+
+
+@pytest.mark.parametrize(
+    "fields", [["orders", "x", "\ud800"], ["orders", "\ud800", "x"], ["orders", 1, 2], [[]]]
+)
+async def test_forged_handles_of_a_recall_are_refused_in_the_answer(call: Calls, fields: list[Any]) -> None:
+    handle = forged("c1", json.dumps(fields, separators=(",", ":")).encode())
+    assert code((await call.recall("orders", handle)).status) == "BAD_REQUEST"
+
+
+def test_a_handle_is_read_whatever_characters_its_message_id_has() -> None:
+    handles = Handles([])
+    recall = Recall("t" * 320, "0000000f70h0000000n", "\N{ALARM CLOCK}" * 64 + "\N{GRINNING FACE}" * 64)
+    assert handles.parse_recall(handles.recall(recall)) == recall
+
+
+def delivered(properties: dict[str, str], **times: int) -> definition.Message:
+    """Return what a client gets of a message that any program may have sent."""
+    record = Record(body=b"x", properties=properties, **times).SerializeToString()
+    deliveries = consumer_pb.Deliveries(
+        topic="t", offset=[0], hour=[1], global_index=[2], due_ms=[3], released_ms=[4], records=[record]
+    )
+    view = View(Columns(deliveries, 10), 0, 0)
+    return delivered_message(view, definition.Resource(name="t"), "handle", 10_000, 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["1 DELAY 999999999999999 IDENTITY x", "1 DELAY -999999999999999999 GZIP ", "1 DELAY 9 X y", "2"]
+)
+def test_a_message_of_another_program_is_read_whatever_it_has_in_the_property_that_is_ours(text: str) -> None:
+    """One that is not would end every receive of its group."""
+    got = delivered({OWN_PROPERTY: text, "p": "1"}, born_ms=1 << 62)
+    assert (got.body, dict(got.user_properties)) == (b"x", {"p": "1"})
+    assert got.system_properties.born_timestamp == got.system_properties.store_timestamp
+
+
+async def test_another_token_s_client_of_the_same_id_ends_nothing_of_it(gateway: Gateway) -> None:
+    """Nor does it learn, or give back, what that one was delivered to an attempt."""
+    its, anothers = its_call(gateway), its_call(gateway, "u")
+    gateway.presence.seen(its.caller)
+    gateway.renewals.add(its.caller, "attempt", [RECEIPT])
+    await methods.notify_client_termination(anothers, service.NotifyClientTerminationRequest())
+    assert gateway.presence.is_there(its.caller)
+    assert gateway.renewals.taken_back(anothers.caller, "attempt") == []
+    assert gateway.renewals.taken_back(its.caller, "attempt") == [RECEIPT]
+
+
+async def test_an_ack_that_no_node_has_taken_ends_no_renewal(gateway: Gateway) -> None:
+    """A client repeats it, and the message is its own until then; and anybody may send an ack."""
+    call = its_call(gateway)
+    gateway.renewals.add(call.caller, "", [RECEIPT])
+    request = service.AckMessageRequest(
+        group=definition.Resource(name="g"),
+        topic=definition.Resource(name="orders"),
+        entries=[service.AckMessageEntry(receipt_handle=gateway.handles.receipt(RECEIPT))],
+    )
+    answer = await acknowledge(call, request)
+    assert code(answer.status) == "HA_NOT_AVAILABLE"
+    assert len(gateway.renewals) == 1
+
+
+async def test_a_renewal_that_no_node_has_taken_is_tried_again_before_the_lease_ends(
+    gateway: Gateway,
+) -> None:
+    now_s = 0.0
+    renewals = Renewals(Limits(), gateway.presence, lambda: now_s)
+    caller = its_call(gateway).caller
+    gateway.presence.seen(caller)
+    renewals.add(caller, "", [RECEIPT])
+    now_s = 30
+    assert await renewals.renew() is False
+    assert len(renewals) == 1
+    gateway.presence.leave(caller)
+    now_s = 31
+    await renewals.renew()  # it is looked at, and its client is gone
+    assert len(renewals) == 0
+
+
+async def test_more_renewals_than_one_look_takes_are_looked_at_without_a_pause(gateway: Gateway) -> None:
+    now_s = 0.0
+    renewals = Renewals(Limits(), gateway.presence, lambda: now_s)
+    gone = its_call(gateway).caller
+    renewals.add(gone, "", [Receipt(RECEIPT.holder, number, push=True) for number in range(STEP_MAX + 1)])
+    now_s = 30
+    assert await renewals.renew() is True
+    assert len(renewals) == 1
+    assert await renewals.renew() is False
+    assert len(renewals) == 0
+
+
+async def test_the_bytes_of_a_message_count_until_its_outcome_though_its_client_is_gone() -> None:
+    """Else short deadlines would fill the memory while no node answers."""
+    settings = Settings(servers=("127.0.0.1:1",), deadline_ms=400, attempt_ms=100)
+    gateway = Gateway(settings, Config(), Routes((), ("127.0.0.1", 8081)))
+    call = Call(gateway, gateway.accesses.of("", ""), "c", "JAVA", 2)
+    with pytest.raises(TimeoutError):
+        await send(call, service.SendMessageRequest(messages=[message("orders", bytes(1_000))]))
+    assert gateway.admission.bodies.used == 1_000
+    task = asyncio.create_task(
+        send(
+            Call(gateway, call.access, "c", "JAVA", None),
+            service.SendMessageRequest(messages=[message("orders", bytes(500))]),
+        )
+    )
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert gateway.admission.bodies.used == 1_500
+    await gateway.close()
+    assert gateway.admission.bodies.used == 0
+
+
+async def test_a_defect_is_answered_within_the_answer_and_tells_nothing(
+    monkeypatch: pytest.MonkeyPatch, call: Calls, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(methods, "types_of", broken)
+    monkeypatch.setattr("tarry.gateway.rocketmq.receiving._filter_of", broken)
+    answer = await call("QueryRoute", topic=definition.Resource(name="orders"))
+    (told,) = [each async for each in call.received("orders")]
+    for status in (answer.status, told.status):
+        assert code(status) == "INTERNAL_SERVER_ERROR"
+        assert "secret" not in status.message
+    assert "secret" in caplog.text
+
+
+async def test_an_answer_names_no_node(call: Calls) -> None:
+    answer = await call.send(message("orders"))
+    assert code(answer.status) == "HA_NOT_AVAILABLE"
+    assert "127.0.0.1" not in answer.status.message
+
+
+async def test_a_failure_may_wait_as_long_as_a_policy_has_told_it(call: Calls) -> None:
+    """A policy may have longer waits than leases are; a lease for so long is refused."""
+    push = Handles([]).receipt(RECEIPT)
+    simple = Handles([]).receipt(Receipt(RECEIPT.holder, 7, push=False))
+    day_ms = 86_400_000
+    for handle, milliseconds, expected in [
+        (push, day_ms, "HA_NOT_AVAILABLE"),
+        (push, 1 << 32, "ILLEGAL_INVISIBLE_TIME"),
+        (simple, day_ms, "ILLEGAL_INVISIBLE_TIME"),
+    ]:
+        assert code((await call.change("orders", handle, milliseconds)).status) == expected
+    for seconds, nanos in [(-1, 0), (0, -1), (0, 1_000_000_000), ((1 << 63) - 1, 0), (-(1 << 63), 0)]:
+        answer = await call(
+            "ChangeInvisibleDuration",
+            group=definition.Resource(name="g"),
+            topic=definition.Resource(name="orders"),
+            receipt_handle=push,
+            invisible_duration=Duration(seconds=seconds, nanos=nanos),
+        )
+        assert code(answer.status) == "ILLEGAL_INVISIBLE_TIME"
+
+
+async def test_settings_of_many_topics_are_answered_within_a_turn_and_no_more(call: Calls) -> None:
+    stream = call.telemetry()
+    settings = consumer_settings("g")
+    for _ in range(5_000):
+        settings.subscription.subscriptions.add().topic.name = "a" * 30
+    await stream.write(service.TelemetryCommand(settings=settings))
+    assert code((await stream.read()).status) == "PAYLOAD_TOO_LARGE"
