@@ -35,6 +35,8 @@ LETTER_ID: Final = "tarry.idempotency_key"
 MESSAGE_ID_CHARS_MAX: Final = 128
 KEYS_MAX: Final = 1_000
 """Checked one by one; nodes take fewer, `limits.keys_max`."""
+LABELS_CHARS_MAX: Final = 65_536
+"""Of tag and keys; they do not count as a body does."""
 GROUP_BYTES_MAX: Final = 63
 HOST_CHARS_MAX: Final = 100
 TIME_MS_MAX: Final = 253_402_300_799_999
@@ -89,7 +91,7 @@ def new_message(message: definition.Message, topic: str, config: Config) -> NewM
     due_ms = None
     if system.HasField("delivery_timestamp"):
         due_ms = _milliseconds(system.delivery_timestamp)
-    encoding = "GZIP" if system.body_encoding == Encoding.GZIP else "IDENTITY"
+    encoding = _encoding_of(system)
     host = system.born_host.strip()[:HOST_CHARS_MAX]
     properties = dict(message.user_properties)
     properties[OWN_PROPERTY] = f"1 {MessageType.Name(kind)} {due_ms or 0} {encoding} {host}"
@@ -116,6 +118,14 @@ def _check_body(message: definition.Message, config: Config) -> None:
         raise Refusal(Code.MESSAGE_BODY_TOO_LARGE, f"message body cannot exceed the max {most}")
 
 
+def _encoding_of(system: definition.SystemProperties) -> str:
+    """Return how a body is encoded, for those who get it. Raises Refusal: unread is better than misread."""
+    if system.body_encoding not in (Encoding.ENCODING_UNSPECIFIED, Encoding.IDENTITY, Encoding.GZIP):
+        text = f"body encoding {system.body_encoding} is not known here: send IDENTITY or GZIP"
+        raise Refusal(Code.MESSAGE_CORRUPTED, text)
+    return "GZIP" if system.body_encoding == Encoding.GZIP else "IDENTITY"
+
+
 def _check_labels(system: definition.SystemProperties) -> None:
     """Check tag, keys and group of a message. Raises Refusal."""
     if system.HasField("tag"):
@@ -124,6 +134,9 @@ def _check_labels(system: definition.SystemProperties) -> None:
             raise Refusal(Code.ILLEGAL_MESSAGE_TAG, "tag cannot contain '|'")
     if len(system.keys) > KEYS_MAX:
         raise Refusal(Code.ILLEGAL_MESSAGE_KEY, f"too many keys, max is {KEYS_MAX}")
+    if len(system.tag) + sum(map(len, system.keys)) > LABELS_CHARS_MAX:
+        text = f"tag and keys have too many characters, max is {LABELS_CHARS_MAX}"
+        raise Refusal(Code.MESSAGE_PROPERTIES_TOO_LARGE, text)
     for key in system.keys:
         _check_text("key", key, Code.ILLEGAL_MESSAGE_KEY)
         if not key:

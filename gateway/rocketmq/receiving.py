@@ -170,6 +170,8 @@ def _filter_of(expression: definition.FilterExpression) -> tuple[list[str], str]
     if len(text) > FILTER_CHARS_MAX:
         told = f"the filter has {len(text):,} characters, more than {FILTER_CHARS_MAX:,}"
         raise Refusal(Code.ILLEGAL_FILTER_EXPRESSION, told)
+    if expression.type not in (FilterType.FILTER_TYPE_UNSPECIFIED, FilterType.TAG, FilterType.SQL):
+        raise Refusal(Code.ILLEGAL_FILTER_EXPRESSION, f"filters of type {expression.type} are not known here")
     if expression.type == FilterType.SQL:
         if not text:
             raise Refusal(Code.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty")

@@ -65,10 +65,24 @@ async def test_what_a_request_repeats_is_counted_before_it_is_read(call: Calls) 
     keys = [str(number) for number in range(1_001)]
     assert code((await call.send(message("orders", keys=keys))).status) == "ILLEGAL_MESSAGE_KEY"
     assert code((await call.send(message("orders", keys=keys[1:]))).status) == "HA_NOT_AVAILABLE"
+    long = await call.send(message("orders", keys=["k" * 60_000], tag="t" * 5_537))
+    assert code(long.status) == "MESSAGE_PROPERTIES_TOO_LARGE"
     many = await call.send(*(message("a b$") for _ in range(101)))
     assert code(many.status) == "PAYLOAD_TOO_LARGE"
     for tags, expected in [("a||" * 21_846 + "b", "ILLEGAL_FILTER_EXPRESSION"), ("a", "HA_NOT_AVAILABLE")]:
         assert await call.receive("orders", tags=tags, wait_ms=0) == (expected, [])
+
+
+async def test_a_body_that_others_would_misread_and_a_filter_that_is_not_known_are_refused(
+    call: Calls,
+) -> None:
+    """Values of enumerations that came after this gateway."""
+    answer = await call.send(message("orders", body_encoding=99))
+    assert code(answer.status) == "MESSAGE_CORRUPTED"
+    unknown: Any = 99
+    expression = definition.FilterExpression(type=unknown, expression="a")
+    told = await call.receive("orders", filter_expression=expression, wait_ms=0)
+    assert told == ("ILLEGAL_FILTER_EXPRESSION", [])
 
 
 async def test_settings_that_are_too_large_are_not_kept_to_be_answered_again(call: Calls) -> None:

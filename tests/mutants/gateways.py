@@ -8,6 +8,7 @@ REQUESTS = "tests/gateway/test_requests.py"
 STREAMS = "tests/cluster/test_gateway.py"
 ROCKETMQ = "tests/gateway/test_rocketmq_parts.py"
 ROCKETMQ_CALLS = "tests/cluster/test_rocketmq.py"
+ROCKETMQ_HOSTILE = "tests/gateway/test_rocketmq_hostile.py"
 MUTANTS = (
     Mutant(
         "posts_go_to_private_addresses",
@@ -189,5 +190,29 @@ MUTANTS = (
         "    await _give_back_the_same_attempt_s(call, request)\n",
         "",
         (f"{ROCKETMQ_CALLS}::test_an_attempt_that_is_made_again_has_what_its_lost_answer_had",),
+    ),
+    Mutant(
+        "only_a_call_that_is_cancelled_gives_back_what_its_client_never_had",
+        "a connection that is cut, or is not read, leaves messages invisible for as long as the client asked",
+        "    except BaseException:\n        for receipt in receipts:",
+        "    except asyncio.CancelledError:\n        for receipt in receipts:",
+        (f"{ROCKETMQ_CALLS}::test_what_a_client_never_reads_or_is_cut_off_from_is_given_back",),
+    ),
+    Mutant(
+        "a_client_is_its_id_whatever_its_token",
+        "another tenant's client ends the renewal of what a push consumer works at, and it is delivered twice",
+        "        return self.access, self.client_id\n",
+        '        return "", self.client_id\n',
+        (f"{ROCKETMQ_HOSTILE}::test_another_token_s_client_of_the_same_id_ends_nothing_of_it",),
+    ),
+    Mutant(
+        "bytes_of_a_message_count_while_its_client_waits",
+        "clients with short deadlines fill the gateway's memory while no node answers",
+        "answer.add_done_callback(partial(_let_go, held.pop_all()))",
+        "answer.add_done_callback(partial(_let_go, ExitStack()))",
+        (
+            f"{ROCKETMQ_HOSTILE}::test_the_bytes_of_a_message_count_until_its_outcome_though_its_client"
+            "_is_gone",
+        ),
     ),
 )
