@@ -128,7 +128,7 @@ def rocketmq(
     *,
     cluster: OnCluster,
 ) -> None:
-    """Serve RocketMQ 5's own clients until Ctrl-C: send, now or later, recall, receive, settle.
+    """Serve RocketMQ 5's own clients until Ctrl-C: send now, later or in transactions, receive, settle.
 
     Clients' access keys stand for tokens, by the file; --token is not lent to them, but asks for
     groups' policies. Any number of gateways may run: a client may come to another one at any time.

@@ -12,6 +12,7 @@ import grpc
 from tarry.client.settings import Settings
 from tarry.gateway.rocketmq.access import Access, Accesses, Caller
 from tarry.gateway.rocketmq.admission import Admission
+from tarry.gateway.rocketmq.checks import Checks
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Config
 from tarry.gateway.rocketmq.handles import Handles
@@ -40,11 +41,13 @@ class Gateway:
         self.renewals = Renewals(config.limits, self.presence, time.monotonic)
         self.giving_back: set[asyncio.Task[None]] = set()
         """Of calls that have ended without their client."""
+        self.checks = Checks(config, self.handles)
         self.ending = asyncio.Event()
         """Set once the process is told to end: what waits ends."""
 
     async def close(self) -> None:
         """Close all clients of the cluster, once what nobody has received is given back."""
+        await self.checks.close()
         await asyncio.gather(*self.giving_back)
         await asyncio.gather(self.accesses.close(), self.policies.close())
 

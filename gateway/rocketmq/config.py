@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 Count: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000)]
 Bytes: TypeAlias = Annotated[int, Field(ge=1_024, le=64 << 20)]
 Duration: TypeAlias = Annotated[int, Field(ge=1, le=24 * 3_600_000)]
-Type: TypeAlias = Literal["NORMAL", "FIFO", "DELAY"]
+Type: TypeAlias = Literal["NORMAL", "FIFO", "DELAY", "TRANSACTION"]
 
 
 class Table(BaseModel):
@@ -72,6 +72,17 @@ class Limits(Table):
     client_silent_ms: Duration = Field(
         default=40_000,
         description="after which nothing is renewed for a client that neither calls nor has a stream",
+    )
+    check_topics_max: Count = Field(
+        default=500,
+        description="topics whose producers here are asked how transactions ended, counted for each token; "
+        "no more than the nodes' `limits.check_streams_max` allow all gateways together",
+    )
+    checks_waiting_max: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=16, description="such questions that wait for a client which does not read them"
+    )
+    checks_bytes_max: Bytes = Field(
+        default=8_388_608, description="bytes of the bodies of all questions that wait"
     )
     end_ms: Duration = Field(default=5_000, description="for which calls go on once it is told to end")
 

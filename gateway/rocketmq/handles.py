@@ -1,4 +1,4 @@
-"""Handles of deliveries and of scheduled messages: all that a later call needs, at any gateway, signed.
+"""Handles of deliveries, scheduled messages, transactions: what a later call at any gateway needs, signed.
 
 They give no right: nodes check the caller's token, and that the consumer has the delivery. With a secret of
 the operator's, nobody can make them up either, and so settle what another consumer of the group was given.
@@ -23,6 +23,7 @@ _MAC_BYTES: Final = 16
 _WITHOUT_A_SECRET: Final = b"tarry gateway rocketmq: no secret is configured"
 _RECEIPT: Final = "r1"
 _RECALL: Final = "c1"
+_TRANSACTION: Final = "t1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,15 @@ class Recall:
     """The client's."""
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A transaction."""
+
+    topic: str
+    name: str
+    """In the producer group of the topic: the client's message id."""
+
+
 class Handles:
     """Signs handles, and reads those that any gateway with the same secrets has signed."""
 
@@ -86,6 +96,17 @@ class Handles:
             case [str(topic), str(message_id), str(given)]:
                 return Recall(topic, message_id, given)
         raise ValueError("recall handle is invalid")
+
+    def transaction(self, prepared: Prepared) -> str:
+        """Return the handle of a transaction: what clients call its id."""
+        return self._signed(_TRANSACTION, [prepared.topic, prepared.name])
+
+    def parse_transaction(self, text: str) -> Prepared:
+        """Return the transaction of a handle. Raises ValueError."""
+        match self._read(_TRANSACTION, text):
+            case [str(topic), str(name)]:
+                return Prepared(topic, name)
+        raise ValueError("transaction id is invalid")
 
     def _signed(self, version: str, fields: list[Any]) -> str:
         content = json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode()

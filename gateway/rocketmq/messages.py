@@ -4,15 +4,16 @@
 | --- | --- |
 | tag, keys, user properties, body | tag, keys, properties, body |
 | message group | ordering key |
-| message id | idempotency key: the same message, sent twice, is stored once |
+| message id | idempotency key: the same message, sent twice, is stored once; of a transaction its name |
 | delivery timestamp | due time |
-| type, encoding, host of birth, delivery timestamp | the property ``rocketmq`` |
+| type, encoding, host of birth, delivery timestamp, a transaction's message id | the property ``rocketmq`` |
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +21,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tarry.client.consumers.message import View
 from tarry.client.producers.new_message import NewMessage
+from tarry.client.transactions.half import Half
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Config
 from tarry.gateway.rocketmq.names import topic_of
@@ -32,6 +34,9 @@ MAYBE_DUPLICATE: Final = "tarry.maybe_duplicate"
 """Property of a delivered message that may have been delivered before a failover."""
 LETTER_ID: Final = "tarry.idempotency_key"
 """Property in which a dead letter has the id of its message."""
+CHECKS: Final = "TRANSACTION_CHECK_TIMES"
+TRANSACTION_ID: Final = "__transactionId__"
+"""Properties of a message that a check asks about: how often it was asked about, and the transaction's id."""
 MESSAGE_ID_CHARS_MAX: Final = 128
 KEYS_MAX: Final = 1_000
 """Checked one by one; nodes take fewer, `limits.keys_max`."""
@@ -58,8 +63,9 @@ RESERVED: Final = frozenset(
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TRACE: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-_OWN: Final = re.compile(r"1 ([A-Z]{1,20}) ([0-9]{1,15}) ([A-Z]{1,20}) (.*)", re.DOTALL)
-_TYPES: Final = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY)
+_OWN: Final = re.compile(r"(?:1|2 (\S{1,128})) ([A-Z]{1,20}) (-?[0-9]{1,15}) ([A-Z]{1,20}) (.*)", re.DOTALL)
+_TRANSACTION_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_TYPES: Final = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
 
 
 def types_of(topic: str, config: Config) -> list[int]:
@@ -93,8 +99,11 @@ def new_message(message: definition.Message, topic: str, config: Config) -> NewM
         due_ms = _milliseconds(system.delivery_timestamp)
     encoding = _encoding_of(system)
     host = system.born_host.strip()[:HOST_CHARS_MAX]
+    version = "1"
+    if kind == MessageType.TRANSACTION:  # its record has no idempotency key to have the id
+        version = f"2 {_transaction_name(system.message_id)}"
     properties = dict(message.user_properties)
-    properties[OWN_PROPERTY] = f"1 {MessageType.Name(kind)} {due_ms or 0} {encoding} {host}"
+    properties[OWN_PROPERTY] = f"{version} {MessageType.Name(kind)} {due_ms or 0} {encoding} {host}"
     if _TRACE.fullmatch(system.trace_context):
         properties[TRACE_PROPERTY] = system.trace_context
     return NewMessage(
@@ -108,6 +117,14 @@ def new_message(message: definition.Message, topic: str, config: Config) -> NewM
         ordering_key=system.message_group,
         idempotency_key=system.message_id,
     )
+
+
+def _transaction_name(message_id: str) -> str:
+    """Return the name of a message's transaction. Raises Refusal."""
+    if _TRANSACTION_NAME.fullmatch(message_id) is None:
+        text = "the message id of a transaction has other characters than letters, digits, '_', '-' and '.'"
+        raise Refusal(Code.ILLEGAL_MESSAGE_ID, f"{text}, or begins with '-' or '.'")
+    return message_id
 
 
 def _check_body(message: definition.Message, config: Config) -> None:
@@ -190,7 +207,8 @@ def _type_of(system: definition.SystemProperties, allowed: list[int]) -> int:
         given in _TYPES and given != actual and not (given == MessageType.NORMAL and grouped and not delayed)
     ):
         raise _conflict([given], actual)
-    if actual not in allowed and not (delayed and grouped and MessageType.DELAY in allowed):
+    both = actual in (MessageType.DELAY, MessageType.FIFO) and delayed and grouped
+    if actual not in allowed and not (both and MessageType.DELAY in allowed):
         raise _conflict(allowed, actual)
     return actual
 
@@ -218,6 +236,7 @@ class _Own:
     due_ms: int = 0
     encoding: int = Encoding.IDENTITY
     host: str = ""
+    message_id: str = ""
     ours: bool = False
 
 
@@ -226,12 +245,14 @@ def _own(text: str) -> _Own:
     found = _OWN.fullmatch(text)
     if found is None:
         return _Own()
-    kind, due_ms, encoding, host = found.groups()
-    if int(due_ms) > TIME_MS_MAX:
+    message_id, kind, due_ms, encoding, host = found.groups()
+    if abs(int(due_ms)) > TIME_MS_MAX:
         return _Own()
     if kind not in MessageType.keys() or encoding not in Encoding.keys():  # noqa: SIM118 - of an enumeration
         return _Own()
-    return _Own(MessageType.Value(kind), int(due_ms), Encoding.Value(encoding), host, ours=True)
+    return _Own(
+        MessageType.Value(kind), int(due_ms), Encoding.Value(encoding), host, message_id or "", ours=True
+    )
 
 
 def delivered_message(
@@ -240,34 +261,14 @@ def delivered_message(
     """Return a delivery as a client gets it, on the topic by the name that it has asked for."""
     properties = dict(view.properties)
     own = _own(properties.pop(OWN_PROPERTY, ""))
-    trace = properties.pop(TRACE_PROPERTY, "")
     if view.maybe_duplicate:
         properties[MAYBE_DUPLICATE] = "true"
-    kind = own.type
-    if not own.ours and view.ordering_key:
-        kind = MessageType.FIFO
-    body = view.body
-    given_id = view.idempotency_key or properties.get(LETTER_ID, "")
-    system = definition.SystemProperties(
-        keys=view.keys,
-        message_id=given_id if own.ours and given_id else view.id,
-        body_digest=definition.Digest(
-            type=DigestType.MD5, checksum=hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
-        ),
-        body_encoding=own.encoding,  # type: ignore[arg-type]
-        message_type=kind,  # type: ignore[arg-type]
-        born_host=own.host,
-        receipt_handle=handle,
-        queue_id=queue_id,
-        queue_offset=view.offset,
-        delivery_attempt=view.attempt,
-    )
-    if view.tags:
-        system.tag = view.tags[0]
-    if view.ordering_key:
-        system.message_group = view.ordering_key
-    if trace:
-        system.trace_context = trace
+    message = _message(own, topic, view.body, view.tags, view.keys, properties, view.ordering_key)
+    system = message.system_properties
+    given_id = own.message_id or view.idempotency_key or properties.get(LETTER_ID, "")
+    system.message_id = given_id if own.ours and given_id else view.id
+    system.receipt_handle = handle
+    system.queue_id, system.queue_offset, system.delivery_attempt = queue_id, view.offset, view.attempt
     stored_ms = view.stored_ms or view.released_ms
     born_ms = view.born_ms or stored_ms  # by its producer's clock
     system.born_timestamp.FromMilliseconds(born_ms if 0 < born_ms <= TIME_MS_MAX else stored_ms)
@@ -276,9 +277,55 @@ def delivered_message(
         due_ms = view.due_ms - view.delay_ms if view.attempt == 1 or not own.due_ms else own.due_ms
         system.delivery_timestamp.FromMilliseconds(due_ms)
     system.invisible_duration.FromMilliseconds(lease_ms)
-    message = definition.Message(system_properties=system, user_properties=properties, body=body)
-    message.topic.CopyFrom(topic)
     return message
 
 
-__all__ = ["OWN_PROPERTY", "delivered_message", "new_message", "topic_of_all", "types_of"]
+def half_message(half: Half, topic: definition.Resource, transaction_id: str) -> definition.Message:
+    """Return what a check asks about, as a producer gets it, on the topic by the name that it has told."""
+    properties = dict(half.properties)
+    own = _own(properties.pop(OWN_PROPERTY, ""))
+    properties[CHECKS] = str(half.transaction.checks)
+    properties[TRANSACTION_ID] = transaction_id
+    message = _message(own, topic, half.body, half.tags, half.keys, properties, half.ordering_key)
+    system = message.system_properties
+    system.message_id, system.message_type = half.name, MessageType.TRANSACTION
+    system.born_timestamp.FromMilliseconds(half.transaction.prepared_ms)
+    system.store_timestamp.FromMilliseconds(half.transaction.prepared_ms)
+    if half.transaction.due_ms is not None:
+        system.delivery_timestamp.FromMilliseconds(half.transaction.due_ms)
+    return message
+
+
+def _message(
+    own: _Own,
+    topic: definition.Resource,
+    body: bytes,
+    tags: Sequence[str],
+    keys: Sequence[str],
+    properties: dict[str, str],
+    ordering_key: str,
+) -> definition.Message:
+    """Return what a delivery and a check have in common; a trace leaves the properties."""
+    trace = properties.pop(TRACE_PROPERTY, "")
+    kind = own.type
+    if not own.ours and ordering_key:
+        kind = MessageType.FIFO
+    system = definition.SystemProperties(
+        keys=keys,
+        body_digest=definition.Digest(
+            type=DigestType.MD5, checksum=hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+        ),
+        body_encoding=own.encoding,  # type: ignore[arg-type]
+        message_type=kind,  # type: ignore[arg-type]
+        born_host=own.host,
+    )
+    if tags:
+        system.tag = tags[0]
+    if ordering_key:
+        system.message_group = ordering_key
+    if trace:
+        system.trace_context = trace
+    return definition.Message(topic=topic, system_properties=system, user_properties=properties, body=body)
+
+
+__all__ = ["OWN_PROPERTY", "delivered_message", "half_message", "new_message", "topic_of_all", "types_of"]

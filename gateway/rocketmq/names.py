@@ -6,6 +6,7 @@ which stand for dots here, so that every topic has a name that they can send: ``
 
 from __future__ import annotations
 
+import hashlib
 import re
 from functools import lru_cache
 from typing import Final
@@ -17,6 +18,8 @@ TOPIC_CHARS_MAX: Final = 127
 GROUP_CHARS_MAX: Final = 100
 WHOLE_CHARS_MAX: Final = 320
 """Of a topic with its namespace: no cluster has longer ones, and those that were seen are remembered."""
+PRODUCER_GROUPS: Final = "rocketmq."
+"""That names of producer groups begin with, apart from those of tarry's own producers."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _OF_THE_BROKER: Final = ("rmq_sys_", "schedule_topic_xxxx")
 
@@ -24,6 +27,19 @@ _OF_THE_BROKER: Final = ("rmq_sys_", "schedule_topic_xxxx")
 def topic_of(resource: Resource) -> str:
     """Return the cluster's name of a topic. Raises Refusal."""
     return _topic(resource.resource_namespace, resource.name)
+
+
+@lru_cache(maxsize=4096)
+def producer_group_of(topic: str) -> str:
+    """Return the producer group of a topic's transactions: clients know none, so their topic stands for it.
+
+    Nodes bound a group's name below a topic's: of a long one the end is a digest.
+    """
+    group = f"{PRODUCER_GROUPS}{topic}"
+    if len(group) <= GROUP_CHARS_MAX:
+        return group
+    digest = hashlib.sha256(topic.encode()).hexdigest()[:32]
+    return f"{group[: GROUP_CHARS_MAX - 33]}.{digest}"
 
 
 def group_of(resource: Resource) -> str:

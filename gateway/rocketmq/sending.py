@@ -1,4 +1,4 @@
-"""Operations of producers: send, now or later, and recall."""
+"""Operations of producers: send, now or later, or as a part of a transaction, and recall."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from tarry.gateway.rocketmq.handles import Recall
 from tarry.gateway.rocketmq.messages import new_message, topic_of_all
 from tarry.gateway.rocketmq.names import topic_of
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
-from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
+from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, MessageType
+from tarry.gateway.rocketmq.transactions import prepare
 
 LONG_PAST_MS = 1
 """A due time that is past for certain: at once, in a batch with others that name their times."""
@@ -29,6 +30,8 @@ async def send(call: Call, request: service.SendMessageRequest) -> service.SendM
         raise Refusal(Code.PAYLOAD_TOO_LARGE, text)
     topic = topic_of_all(list(request.messages))
     messages = [new_message(message, topic, call.gateway.config) for message in request.messages]
+    if any(each.system_properties.message_type == MessageType.TRANSACTION for each in request.messages):
+        return await prepare(call, request, messages)
     ids = [message.idempotency_key for message in messages]
     if len(set(ids)) != len(ids):
         raise Refusal(Code.ILLEGAL_MESSAGE_ID, "two messages of one request have the same message id")

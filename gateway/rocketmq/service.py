@@ -13,7 +13,7 @@ import grpc
 from google.protobuf.message import Message
 
 from tarry.client.errors import TarryError
-from tarry.gateway.rocketmq import receiving, sending, telemetry
+from tarry.gateway.rocketmq import receiving, sending, telemetry, transactions
 from tarry.gateway.rocketmq.call import Call, Context, Gateway, call_of
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.messages import types_of
@@ -66,6 +66,7 @@ UNARY: Final[Mapping[str, tuple[Operation, type[Message], type[Message]]]] = {
     "Heartbeat": (heartbeat, service.HeartbeatRequest, service.HeartbeatResponse),
     "SendMessage": (sending.send, service.SendMessageRequest, service.SendMessageResponse),
     "RecallMessage": (sending.recall, service.RecallMessageRequest, service.RecallMessageResponse),
+    "EndTransaction": (transactions.end, service.EndTransactionRequest, service.EndTransactionResponse),
     "AckMessage": (receiving.acknowledge, service.AckMessageRequest, service.AckMessageResponse),
     "ChangeInvisibleDuration": (
         receiving.change_invisible_duration,

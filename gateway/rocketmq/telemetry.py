@@ -3,6 +3,8 @@
 The answer comes twice: Node's client waits for ever where the first comes before all of its routes, and any
 later one ends its wait; to the others it is nothing new. The stream's metadata is sent as it opens: Rust's
 client waits for it before it sends anything.
+
+On the same stream a producer is asked how a transaction ended.
 """
 
 from __future__ import annotations
@@ -20,36 +22,45 @@ AGAIN_S: Final = 1.0
 
 
 async def talk(call: Call, context: Context) -> None:
-    """Answer a client's settings until it ends the stream, or the gateway ends."""
+    """Answer a client's settings, and ask it about transactions, until it or the gateway ends."""
     gateway = call.gateway
-    ending = asyncio.ensure_future(gateway.ending.wait())
-    reading = asyncio.ensure_future(context.read())
     told: service.TelemetryCommand | None = None
-    try:
-        with gateway.presence.stream(call.caller):
+    with (
+        gateway.presence.stream(call.caller),
+        gateway.checks.producer(call.access, call.client_id) as producer,
+    ):
+        ending = asyncio.ensure_future(gateway.ending.wait())
+        reading = asyncio.ensure_future(context.read())
+        asked = asyncio.ensure_future(producer.next())
+        try:
             while True:
                 await asyncio.wait(
-                    {reading, ending},
+                    {reading, ending, asked},
                     timeout=None if told is None else AGAIN_S,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 if ending.done():
                     return
-                if not reading.done():
+                if asked.done():
+                    await context.write(asked.result())
+                    asked = asyncio.ensure_future(producer.next())
+                elif not reading.done():
                     await context.write(told)
                     told = None
+                if not reading.done():
                     continue
                 command = reading.result()
                 if not isinstance(command, service.TelemetryCommand):  # gRPC's EOF
                     return
                 reading = asyncio.ensure_future(context.read())
                 if command.WhichOneof("command") == "settings":
+                    producer.publishes(command.settings.publishing.topics)
                     told = await answer(command.settings, gateway.config, gateway.policies)
                     await context.write(told)
-    finally:
-        for task in (reading, ending):
-            task.cancel()
-        await asyncio.gather(reading, ending, return_exceptions=True)
+        finally:
+            for task in (reading, ending, asked):
+                task.cancel()
+            await asyncio.gather(reading, ending, asked, return_exceptions=True)
 
 
 async def refuse(refusal: Refusal, context: Context) -> None:

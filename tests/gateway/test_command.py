@@ -76,7 +76,7 @@ def test_the_help_of_the_other_names_all_options() -> None:
         ('[[key]]\naccess_key = "a"\ntoken = "t"', "go together"),
         ('[[key]]\ntoken = "t"\naccess_key = ""\n[[key]]\ntoken = "t"\naccess_key = ""', "one access_key"),
         ("[types]\norders = []", "name one type"),
-        ('[types]\norders = ["TRANSACTION"]', "types.orders.0"),
+        ('[types]\norders = ["LITE"]', "types.orders.0"),
     ],
 )
 def test_a_fault_in_the_file_of_the_other_is_named(tmp_path: Path, text: str, said: str) -> None:

@@ -56,7 +56,8 @@ async def test_a_route_is_the_address_that_the_client_has_called(call: Calls) ->
     assert code(answer.status) == "OK"
     assert (queue.topic.name, queue.id, queue.permission) == ("orders", 0, definition.READ_WRITE)
     assert (queue.broker.id, queue.broker.endpoints) == (0, dialled)
-    assert list(queue.accept_message_types) == [definition.NORMAL, definition.FIFO, definition.DELAY]
+    types = [definition.NORMAL, definition.FIFO, definition.DELAY, definition.TRANSACTION]
+    assert list(queue.accept_message_types) == types
     (bare,) = (await route(call, "delay")).message_queues
     assert list(bare.accept_message_types) == [definition.DELAY]
     (address,) = bare.broker.endpoints.addresses
@@ -163,7 +164,23 @@ SEND_REFUSALS = [
         [message("orders", due_ms=10**12, message_type=definition.NORMAL)],
         "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE",
     ),
-    ([message("orders", message_type=definition.TRANSACTION)], "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"),
+    ([message("delay", message_type=definition.TRANSACTION)], "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"),
+    (
+        [message("delay", message_type=definition.TRANSACTION, due_ms=10**12, message_group="g")],
+        "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE",
+    ),
+    ([message("orders", message_type=definition.TRANSACTION, message_id="01 A")], "ILLEGAL_MESSAGE_ID"),
+    ([message("orders", message_type=definition.TRANSACTION), message("orders")], "BAD_REQUEST"),
+    (
+        [
+            message(
+                "orders",
+                message_type=definition.TRANSACTION,
+                orphaned_transaction_recovery_duration={"seconds": -1},
+            )
+        ],
+        "BAD_REQUEST",
+    ),
     ([message("orders", message_type=definition.PRIORITY)], "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"),
     ([message("orders", message_type=definition.LITE)], "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"),
     ([message("normal", due_ms=10**12)], "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"),
@@ -236,7 +253,6 @@ async def test_an_ack_of_nothing_is_refused(call: Calls) -> None:
         ("UpdateOffset", service.UpdateOffsetRequest),
         ("GetOffset", service.GetOffsetRequest),
         ("QueryOffset", service.QueryOffsetRequest),
-        ("EndTransaction", service.EndTransactionRequest),
         ("SyncLiteSubscription", service.SyncLiteSubscriptionRequest),
     ],
 )
@@ -388,7 +404,7 @@ async def test_clients_without_credentials_have_a_key_of_their_own_where_it_is_g
         assert code((await route(call, "orders")).status) == "UNAUTHORIZED"
 
 
-TEXTS = ["", " ", "orders", "a|b", "\x00", "é" * 50, "x" * 5_000, "%", ".", "r1.AAAA", "c1.AAAA"]
+TEXTS = ["", " ", "orders", "a|b", "\x00", "é" * 50, "x" * 5_000, "%", ".", "r1.AAAA", "c1.AAAA", "t1.AAAA"]
 
 
 def scalar(field: Any, chance: random.Random) -> Any:
@@ -400,7 +416,7 @@ def scalar(field: Any, chance: random.Random) -> Any:
         case field.CPPTYPE_BOOL:
             return chance.random() < 0.5
         case field.CPPTYPE_ENUM:
-            return chance.choice([0, 1, 2, 3, 99])
+            return chance.choice([0, 1, 2, 3, 4, 99])
         case field.CPPTYPE_FLOAT:
             return chance.choice([0.0, float("nan"), 1e30])
     highest = 63 if field.cpp_type == field.CPPTYPE_INT64 else 31
@@ -428,7 +444,7 @@ def fill(message: Any, chance: random.Random, depth: int = 0) -> None:
 
 METHODS = [
     "QueryRoute", "QueryAssignment", "Heartbeat", "SendMessage", "RecallMessage", "AckMessage",
-    "ChangeInvisibleDuration", "NotifyClientTermination", "ReceiveMessage",
+    "ChangeInvisibleDuration", "EndTransaction", "NotifyClientTermination", "ReceiveMessage",
 ]  # fmt: skip
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tarry.gateway.rocketmq.codes import Refusal, code_of_reason
 from tarry.gateway.rocketmq.config import Config
-from tarry.gateway.rocketmq.handles import Handles, Holder, Recall, Receipt
+from tarry.gateway.rocketmq.handles import Handles, Holder, Prepared, Recall, Receipt
 from tarry.gateway.rocketmq.messages import new_message
-from tarry.gateway.rocketmq.names import group_of, topic_of
+from tarry.gateway.rocketmq.names import GROUP_CHARS_MAX, group_of, producer_group_of, topic_of
 from tarry.gateway.rocketmq.policies import waits_of
 from tarry.gateway.rocketmq.presence import Presence
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
@@ -21,6 +21,7 @@ from tests.gateway.rocketmq_calls import message
 
 SECRET, OTHER = "a secret of ours, long", "another one, as long as it"
 RECEIPT = Receipt(Holder("orders", "billing", "rocketmq-1", 3), 1 << 40, push=True)
+PREPARED = Prepared("orders", "01A1")
 RECALL = Recall("orders", "0000000f70h0000000n", "01A1")
 
 
@@ -40,10 +41,10 @@ def test_handles_are_good_wherever_the_secret_is_and_nowhere_else() -> None:
     here, after_a_change, elsewhere, without = (
         Handles(secrets) for secrets in ([SECRET], [OTHER, SECRET], [OTHER], [])
     )
-    for made in (here.receipt(RECEIPT), here.recall(RECALL)):
-        read = "parse_receipt" if made.startswith("r1.") else "parse_recall"
+    for kind, told in (("receipt", RECEIPT), ("recall", RECALL), ("transaction", PREPARED)):
+        read, made = f"parse_{kind}", getattr(here, kind)(told)
         for handles in (here, after_a_change):
-            assert getattr(handles, read)(made) in (RECEIPT, RECALL)
+            assert getattr(handles, read)(made) == told
         for handles in (elsewhere, without):
             with pytest.raises(ValueError, match="invalid"):
                 getattr(handles, read)(made)
@@ -90,6 +91,12 @@ def test_groups_are_the_same_in_every_namespace_since_they_are_of_a_topic() -> N
     assert group_of(definition.Resource(resource_namespace="eu", name="g")) == "g"
     with pytest.raises(Refusal, match="longer"):
         group_of(definition.Resource(name="g" * 101))
+
+
+def test_a_topic_stands_for_a_producer_group_whose_name_nodes_take() -> None:
+    assert producer_group_of("eu.orders") == "rocketmq.eu.orders"
+    long = {producer_group_of("x" * length) for length in range(80, 200)}
+    assert (len(long), max(map(len, long))) == (120, GROUP_CHARS_MAX)
 
 
 def test_every_reason_of_the_cluster_has_a_code_that_clients_know() -> None:

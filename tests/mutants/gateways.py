@@ -7,6 +7,7 @@ from tests.mutants.mutant import Mutant
 REQUESTS = "tests/gateway/test_requests.py"
 STREAMS = "tests/cluster/test_gateway.py"
 ROCKETMQ = "tests/gateway/test_rocketmq_parts.py"
+CHECKS = "tests/gateway/test_rocketmq_checks.py"
 ROCKETMQ_CALLS = "tests/cluster/test_rocketmq.py"
 ROCKETMQ_HOSTILE = "tests/gateway/test_rocketmq_hostile.py"
 MUTANTS = (
@@ -214,5 +215,29 @@ MUTANTS = (
             f"{ROCKETMQ_HOSTILE}::test_the_bytes_of_a_message_count_until_its_outcome_though_its_client"
             "_is_gone",
         ),
+    ),
+    Mutant(
+        "a_transaction_that_has_ended_is_prepared_for_rocketmq_s_clients_again",
+        "its client does what can be committed no more",
+        "    if info.state is not TransactionState.OPEN:  # or its client would do what can end no more\n",
+        "    if not info.name:\n",
+        (
+            "tests/cluster/test_rocketmq_transactions.py::test_a_half_message_sent_twice_is_prepared_once_and"
+            "_not_again_once_it_has_ended",
+        ),
+    ),
+    Mutant(
+        "questions_wait_without_bound",
+        "a client that does not read fills the gateway's memory",
+        "        if self.waiting >= waiting_max:\n            return False\n",
+        "",
+        (f"{CHECKS}::test_a_client_that_does_not_read_is_passed_over",),
+    ),
+    Mutant(
+        "a_check_is_passed_on_to_any_producer_of_the_topic",
+        "who may not produce to a topic is shown its messages",
+        "        key = topic, connected.access\n",
+        "        key = topic, next((access for _, access in self._asked), connected.access)\n",
+        (f"{CHECKS}::test_a_producer_with_another_token_is_not_shown_the_message",),
     ),
 )

@@ -1,0 +1,190 @@
+"""Checks: what the cluster asks about transactions is passed on to a producer of the topic that is here.
+
+A topic stands for the producer group of its transactions. While a producer that names the topic has a stream
+of Telemetry, the gateway has a stream of checks at the cluster's leader, with that producer's token; the
+producer answers with EndTransaction, at whatever gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+
+from tarry.client.aio import Half, Producer, TransactionEnd
+from tarry.gateway.rocketmq.access import Access
+from tarry.gateway.rocketmq.codes import Refusal
+from tarry.gateway.rocketmq.config import Config
+from tarry.gateway.rocketmq.handles import Handles, Prepared
+from tarry.gateway.rocketmq.messages import half_message, types_of
+from tarry.gateway.rocketmq.names import producer_group_of, topic_of
+from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
+from tarry.gateway.rocketmq.protocol import service_pb2 as service
+from tarry.gateway.rocketmq.protocol.definition_pb2 import MessageType
+
+log = logging.getLogger("tarry.gateway.rocketmq")
+
+
+class Connected:
+    """A client's stream of Telemetry: the topics that it publishes to, and what it is asked."""
+
+    def __init__(self, checks: Checks, access: Access) -> None:
+        self.access = access
+        self.topics: dict[str, definition.Resource] = {}
+        """By the cluster's name the one that the client knows."""
+        self._checks = checks
+        self._waiting: deque[service.TelemetryCommand] = deque()
+        self._came = asyncio.Event()
+
+    def publishes(self, topics: Iterable[definition.Resource]) -> None:
+        """Ask the client about transactions of more topics from now on."""
+        for given in islice(topics, self._checks.limits.check_topics_max):
+            try:
+                topic = topic_of(given)
+            except Refusal:  # as its route was refused
+                continue
+            if topic not in self.topics and self._checks.join(topic, self):
+                self.topics[topic] = given
+
+    @property
+    def waiting(self) -> int:
+        """Number of questions that are yet to be written."""
+        return len(self._waiting)
+
+    def offer(self, command: service.TelemetryCommand, waiting_max: int) -> bool:
+        """Have a question written, unless as many wait; say whether there was room."""
+        if self.waiting >= waiting_max:
+            return False
+        self._waiting.append(command)
+        self._came.set()
+        return True
+
+    async def next(self) -> service.TelemetryCommand:
+        """Return the next question, once there is one."""
+        while not self._waiting:
+            self._came.clear()
+            await self._came.wait()
+        command = self._waiting.popleft()
+        self._checks.written(command)
+        return command
+
+    def leave(self) -> None:
+        """Ask the client nothing more; what was not written the cluster asks again."""
+        for topic in self.topics:
+            self._checks.leave(topic, self)
+        while self._waiting:
+            self._checks.written(self._waiting.popleft())
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The producers of a topic that are here with one token, the next to be asked first."""
+
+    stream: Producer
+    """That has the stream of checks."""
+    connected: deque[Connected] = field(default_factory=deque)
+
+
+class Checks:
+    """The producers that are here, and the streams of checks that they need."""
+
+    def __init__(self, config: Config, handles: Handles) -> None:
+        self.limits = config.limits
+        self._config, self._handles = config, handles
+        self._asked: dict[tuple[str, Access], _Asked] = {}
+        self._of_client: dict[str, Connected] = {}
+        self._told_full = False
+        self._waiting_bytes = 0
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @contextmanager
+    def producer(self, access: Access, client_id: str) -> Iterator[Connected]:
+        """Ask a client about its topics' transactions while it has its stream."""
+        connected = Connected(self, access)
+        self._of_client[client_id] = connected
+        try:
+            yield connected
+        finally:
+            connected.leave()
+            if self._of_client.get(client_id) is connected:
+                del self._of_client[client_id]
+
+    def sends(self, access: Access, client_id: str, topic: definition.Resource) -> None:
+        """Note that a client sends transactions to a topic, which its settings need not name."""
+        connected = self._of_client.get(client_id)
+        if connected is not None and connected.access is access:
+            connected.publishes([topic])
+
+    def join(self, topic: str, connected: Connected) -> bool:
+        """Ask a client about a topic; False: it takes no transactions, or there are too many topics."""
+        if MessageType.TRANSACTION not in types_of(topic, self._config):
+            return False
+        key = topic, connected.access
+        if key not in self._asked:
+            if len(self._asked) >= self.limits.check_topics_max:
+                if not self._told_full:
+                    text = "producers of %s are not asked here about transactions: check_topics_max is %d"
+                    log.warning(text, topic, self.limits.check_topics_max)
+                self._told_full = True
+                return False
+            self._told_full = False
+            check = partial(self.ask, connected.access)
+            self._asked[key] = _Asked(
+                connected.access.client.producer(group=producer_group_of(topic), check=check)
+            )
+        self._asked[key].connected.append(connected)
+        return True
+
+    def leave(self, topic: str, connected: Connected) -> None:
+        """Ask a client no more; the last one ends the stream."""
+        asked = self._asked[topic, connected.access]
+        asked.connected.remove(connected)
+        if not asked.connected:
+            del self._asked[topic, connected.access]
+            closing = asyncio.ensure_future(asked.stream.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    async def ask(self, access: Access, half: Half) -> TransactionEnd:
+        """Pass a check on to one who reads. The answer comes as a call, so that here it is not known yet."""
+        command = await asyncio.to_thread(self._command, half)  # it hashes the body
+        if (asked := self._asked.get((half.topic, access))) is not None:
+            for _ in range(len(asked.connected)):
+                connected = asked.connected[0]
+                asked.connected.rotate(-1)
+                if self._offered(connected, command, half):
+                    break
+        return TransactionEnd.UNKNOWN
+
+    def _command(self, half: Half) -> service.TelemetryCommand:
+        transaction_id = self._handles.transaction(Prepared(half.topic, half.name))
+        message = half_message(half, definition.Resource(name=half.topic), transaction_id)
+        return service.TelemetryCommand(
+            recover_orphaned_transaction_command=service.RecoverOrphanedTransactionCommand(
+                message=message, transaction_id=transaction_id
+            )
+        )
+
+    def _offered(self, connected: Connected, command: service.TelemetryCommand, half: Half) -> bool:
+        """Have a client asked, by the name of the topic that it knows; False: it does not read."""
+        waiting_bytes = self._waiting_bytes + len(half.body)
+        if self._waiting_bytes and waiting_bytes > self.limits.checks_bytes_max:
+            return False
+        command.recover_orphaned_transaction_command.message.topic.CopyFrom(connected.topics[half.topic])
+        if not connected.offer(command, self.limits.checks_waiting_max):
+            return False
+        self._waiting_bytes = waiting_bytes
+        return True
+
+    def written(self, command: service.TelemetryCommand) -> None:
+        """Note that a question waits no more."""
+        self._waiting_bytes -= len(command.recover_orphaned_transaction_command.message.body)
+
+    async def close(self) -> None:
+        """Return once no stream is left; all clients have left before."""
+        await asyncio.gather(*self._closing)
