@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
+import stat
 from pathlib import Path
 from typing import Annotated
 
@@ -125,6 +127,13 @@ def rocketmq(
     own_key: Annotated[
         Path | None, typer.Option("--key", exists=True, dir_okay=False, help="PEM file of its private key.")
     ] = None,
+    end_with_input: Annotated[
+        bool,
+        typer.Option(
+            "--end-with-input",
+            help="End once standard input, a pipe, ends: with the process that has started this one.",
+        ),
+    ] = False,
     *,
     cluster: OnCluster,
 ) -> None:
@@ -164,8 +173,10 @@ def rocketmq(
         else:
             words().print(f"gateway for RocketMQ's clients: {address} (Ctrl-C ends it)", soft_wrap=True)
 
+    if end_with_input and not stat.S_ISFIFO(os.fstat(0).st_mode):
+        raise typer.BadParameter("standard input is no pipe", param_hint="--end-with-input")
     try:
-        asyncio.run(serve(settings, read, place, told, pair, on_listening))
+        asyncio.run(serve(settings, read, place, told, pair, on_listening, end_with_input=end_with_input))
     except OSError as error:
         raise typer.BadParameter(f"cannot listen on {listen}: {error}", param_hint="--listen") from None
 

@@ -71,6 +71,8 @@ def node(
         for fault in faults(error, config):
             typer.echo(fault, err=True)
         raise typer.Exit(2) from None
+    if settings.gateway.rocketmq_file is not None:
+        _check_gateway(settings.gateway.rocketmq_file)
     configure(settings.node, settings.log_level, as_json=settings.log_json)
     if rejoin and len(settings.members) < 2:
         typer.echo("--rejoin: members names no other node to take the data from", err=True)
@@ -89,6 +91,18 @@ def node(
     except DataDamaged as damaged:
         typer.echo(str(damaged), err=True)
         raise typer.Exit(3) from None
+
+
+def _check_gateway(file: Path) -> None:
+    """End with 2 where the gateway beside the node would not start with its file."""
+    from tarry.gateway.rocketmq.config import load
+
+    try:
+        load(file)
+    except (OSError, ValueError) as error:
+        for fault in str(error).splitlines():
+            typer.echo(f"{file}: {fault}", err=True)
+        raise typer.Exit(2) from None
 
 
 def _recover_alone(settings: NodeConfig, confirm: str | None) -> None:

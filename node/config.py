@@ -290,6 +290,27 @@ class MetricsSettings(_Section):
         return _with_port(listen)
 
 
+class GatewaySettings(_Section):
+    """Gateway beside the node, in a process of its own that the node keeps running."""
+
+    rocketmq: str = Field(default="", pattern=r"^(.+:\d{1,5})?$")  # for RocketMQ's clients; empty: none
+    rocketmq_file: FilePath | None = None  # its limits, access keys and secrets
+    rocketmq_advertise: tuple[str, ...] = ()  # addresses of all gateways, which clients are told
+    token: str = Field(default="", repr=False)  # with the right to operate: asks for groups' policies
+
+    @field_validator("rocketmq")
+    @classmethod
+    def _port(cls, listen: str) -> str:
+        return _with_port(listen)
+
+    @field_validator("rocketmq_advertise")
+    @classmethod
+    def _ports(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(re.fullmatch(r".+:\d{1,5}", address) for address in addresses):
+            raise ValueError("each is host:port, as clients reach a gateway")
+        return tuple(map(_with_port, addresses))
+
+
 class Tls(_Section):
     """Certificates; all three make it mutual."""
 
@@ -353,6 +374,7 @@ class NodeConfig(BaseSettings):
     upgrade: Upgrade = Upgrade()
     audit: AuditSettings = AuditSettings()
     metrics: MetricsSettings = MetricsSettings()
+    gateway: GatewaySettings = GatewaySettings()
     tls: Tls | None = None
     boot_id_file: Path = (
         BOOT_ID  # another at each start of the machine: tells that what was not flushed may be gone

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn
 import structlog
 
 from tarry.node.app import Node
+from tarry.node.beside import gateway_beside
 from tarry.node.clock import precise_loop
 from tarry.node.config import NodeConfig
 from tarry.node.config_source import ConfigSource
@@ -239,7 +240,8 @@ async def _serve(config: NodeConfig, holds: Holds, source: ConfigSource | None) 
     holds.forget()  # opening the data is no turn that anybody waits for
     stop = asyncio.ensure_future(_stop(node, stopping))
     try:
-        await node.run()
+        async with gateway_beside(config):
+            await node.run()
     except (WheelDamaged, QueueDamaged) as damage:
         if replaced or not peers_of(config, node.journal) or phase(config.data) is not None:
             raise

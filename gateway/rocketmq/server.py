@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -21,6 +22,8 @@ from tarry.gateway.rocketmq.service import handlers
 
 MORE_BYTES: Final = 4 << 20
 """Of a request beside the bodies that it may have, so that what is too large is refused in the answer."""
+INPUT_BYTES: Final = 4_096
+"""Of standard input read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +41,20 @@ async def serve(
     advertised: Sequence[tuple[str, int]] = (),
     certificate: Certificate | None = None,
     on_listening: Callable[[int], None] = lambda _: None,
+    *,
+    end_with_input: bool = False,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. ``on_listening`` gets the port. Raises OSError."""
+    """Serve until SIGINT or SIGTERM; ``end_with_input``: or until standard input, a pipe, ends.
+
+    ``on_listening`` gets the port. Raises OSError.
+    """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     loop, told = asyncio.get_running_loop(), asyncio.Event()
     async with running(settings, config, listen, advertised, certificate) as served:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, told.set)
+        if end_with_input:
+            loop.add_reader(0, _end_with_input, told)
         ending = asyncio.create_task(told.wait())
         try:
             on_listening(served.port)
@@ -53,8 +63,15 @@ async def serve(
                 served.renewing.result()  # raises: a defect ends the process
         finally:
             ending.cancel()
+            loop.remove_reader(0)
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
+
+
+def _end_with_input(told: asyncio.Event) -> None:
+    """Tell the end once standard input ends; what it says otherwise says nothing."""
+    if not os.read(0, INPUT_BYTES):
+        told.set()
 
 
 class Served(NamedTuple):

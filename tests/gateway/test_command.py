@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +103,29 @@ def test_the_help_says_what_it_does_and_names_all_options() -> None:
         "--server",
     ):
         assert option in Text.from_ansi(result.stdout).plain
+
+
+def started(stdin: int) -> subprocess.Popen[str]:
+    line = [sys.executable, "-m", "tarry.node", "gateway", "rocketmq", "--listen", "127.0.0.1:0"]
+    return subprocess.Popen(
+        [*line, "--server", "127.0.0.1:1", "--end-with-input", "-o", "json"],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_it_ends_in_order_with_the_pipe_of_whoever_has_started_it() -> None:
+    with started(subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["address"].startswith("127.0.0.1:")
+        assert process.communicate("what is written says nothing\n", timeout=60) == ("", "")
+        assert process.returncode == 0
+
+
+def test_an_input_that_is_no_pipe_cannot_end_it() -> None:
+    with started(subprocess.DEVNULL) as process:
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 2
+        assert "no pipe" in errors

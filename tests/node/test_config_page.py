@@ -25,6 +25,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[upgrade]": config.Upgrade,
     "[audit]": config.AuditSettings,
     "[metrics]": config.MetricsSettings,
+    "[gateway]": config.GatewaySettings,
     "[tls]": config.Tls,
     "[tokens]": config.Token,
 }
