@@ -10,7 +10,7 @@ import pytest
 from tarry.chaos.__main__ import SCENARIOS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("[a-z]*/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("[a-z]*/*.md"), *ROOT.glob("examples/*/*.md")])
 CHAOS = (ROOT / "chaos" / "README.md").read_text()
 
 
