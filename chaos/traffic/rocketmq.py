@@ -17,7 +17,7 @@ A program tells each event as a line of JSON as it happens, times in ms of the w
 | ["sent", token, message group, due, sent, answered, message id, error] | an answer to a message |
 | ["recalled", token, answered, error] | to a recall |
 | ["got", group, token, message id, attempt, whether marked as a possible repetition, received] | a delivery |
-| ["done", group, token, attempt, answered] | an acknowledgement of a simple consumer was taken |
+| ["done", group, token, attempt, answered] | a simple consumer's acknowledgement was taken; not Go's |
 | ["failed", "receive" or "ack", error] | another call failed |
 | ["stopped"] | once a line came on its standard input: it sends no more |
 | ["ended"] | once another came: all is shut down |

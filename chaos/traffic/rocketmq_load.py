@@ -25,7 +25,7 @@ from rocketmq import (
     SimpleConsumer,
 )
 
-PAUSE_S = 0.02
+PAUSE_S = 0.04
 RECALLED_BEFORE_MS = 50
 LOCK = threading.Lock()
 

@@ -22,7 +22,7 @@ import org.apache.rocketmq.client.apis.producer.SendReceipt;
 
 public class Load {
     static final ClientServiceProvider PROVIDER = ClientServiceProvider.loadService();
-    static final long PAUSE_MS = 20;
+    static final long PAUSE_MS = 40;
     static final long RECALLED_BEFORE_MS = 50;
     static final CountDownLatch STOPS = new CountDownLatch(1);
     static final CountDownLatch ENDS = new CountDownLatch(1);

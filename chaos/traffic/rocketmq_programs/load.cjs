@@ -5,7 +5,7 @@ const { ConsumeResult, Producer, PushConsumer, SimpleConsumer } = require('rocke
 
 const [endpoints, topic, first] = process.argv.slice(2);
 const common = { endpoints, namespace: '', requestTimeout: 3000 };
-const PAUSE_MS = 20;
+const PAUSE_MS = 40;
 const RECALLED_BEFORE_MS = 50;
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 const tell = (...fields) => process.stdout.write(`${JSON.stringify(fields)}\n`);
