@@ -78,9 +78,10 @@ async def test_producers_of_the_topic_are_asked_in_turn_and_others_are_not(clien
 async def test_a_producer_with_another_token_is_not_shown_the_message(
     clients: Clients, gateway: Gateway
 ) -> None:
-    stranger = clients("1", "orders", access=Access(NOBODY))
-    await clients.ask("01A")
-    assert await questions(stranger) == []
+    own, stranger = clients("1", "orders"), clients("2", "orders", access=Access(NOBODY))
+    for name in ("01A", "01B"):
+        await clients.ask(name)
+    assert (await questions(own), await questions(stranger)) == (["01A", "01B"], [])
 
 
 async def test_who_has_left_is_asked_nothing_and_what_waited_for_it_makes_room(gateway: Gateway) -> None:
