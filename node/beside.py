@@ -112,8 +112,9 @@ async def _run(line: Sequence[str], told: Mapping[str, str]) -> int | str:
         return await process.wait()
     finally:
         await _end(process)
-        async with asyncio.timeout(REST_S):
-            await reading  # what it has said last
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REST_S):
+                await reading  # what it has said last
 
 
 async def _tell(process: Process, output: asyncio.StreamReader) -> None:
