@@ -35,7 +35,8 @@ async def rocketmq_clients_leader_killed(run: Run) -> None:
     sends = {name: count for name, count in failed.items() if name.endswith("send")}
     # clients repeat a message, and not a recall
     run.expect(not sends, f"messages without an answer: {sends}", timed=True)
-    run.expect(any(one.certain for one in seen.cancelled), "no recall was in time: nothing is shown")
+    in_time = any(one.certain for one in seen.cancelled)
+    run.expect(in_time, "no recall was in time: nothing is shown of them", timed=True)
     _tell(run, clients, failed)
 
 
