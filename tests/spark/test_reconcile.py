@@ -103,7 +103,7 @@ def test_ledgers_of_several_clusters_are_reconciled_each_by_itself(
     with pytest.raises(typer.Exit) as ended:
         reconcile_each(spark, options, Output.JSON)
     of_empty, of_made, of_all = map(json.loads, capsys.readouterr().out.splitlines())
-    assert of_empty["error"] == "LedgerMissing"
+    assert of_empty["error"] == "LedgerEmpty"
     assert of_made["scheduled"] == 998
     assert of_all == {"ledgers": 2, "broken": [made.name], "unusable": ["empty"]}
     assert ended.value.exit_code == 1
