@@ -97,7 +97,7 @@ class Checks:
         self.limits = config.limits
         self._config, self._handles = config, handles
         self._asked: dict[tuple[str, Access], _Asked] = {}
-        self._of_client: dict[str, Connected] = {}
+        self._of_client: dict[tuple[Access, str], Connected] = {}
         self._told_full = False
         self._waiting_bytes = 0
         self._closing: set[asyncio.Task[None]] = set()
@@ -106,18 +106,17 @@ class Checks:
     def producer(self, access: Access, client_id: str) -> Iterator[Connected]:
         """Ask a client about its topics' transactions while it has its stream."""
         connected = Connected(self, access)
-        self._of_client[client_id] = connected
+        self._of_client[access, client_id] = connected
         try:
             yield connected
         finally:
             connected.leave()
-            if self._of_client.get(client_id) is connected:
-                del self._of_client[client_id]
+            if self._of_client.get((access, client_id)) is connected:
+                del self._of_client[access, client_id]
 
     def sends(self, access: Access, client_id: str, topic: definition.Resource) -> None:
         """Note that a client sends transactions to a topic, which its settings need not name."""
-        connected = self._of_client.get(client_id)
-        if connected is not None and connected.access is access:
+        if (connected := self._of_client.get((access, client_id))) is not None:
             connected.publishes([topic])
 
     def join(self, topic: str, connected: Connected) -> bool:

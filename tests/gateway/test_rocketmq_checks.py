@@ -84,6 +84,16 @@ async def test_a_producer_with_another_token_is_not_shown_the_message(
     assert (await questions(own), await questions(stranger)) == (["01A", "01B"], [])
 
 
+async def test_another_token_s_client_of_the_same_id_takes_no_questions_away(
+    clients: Clients, gateway: Gateway
+) -> None:
+    own = clients("1")
+    clients("1", access=Access(NOBODY))
+    gateway.checks.sends(clients.access, "1", definition.Resource(name="orders"))
+    await clients.ask("01A")
+    assert await questions(own) == ["01A"]
+
+
 async def test_who_has_left_is_asked_nothing_and_what_waited_for_it_makes_room(gateway: Gateway) -> None:
     with ExitStack() as stack:
         clients = Clients(gateway, stack)
