@@ -27,9 +27,9 @@ def started(size: int, folder: Path, **settings: Setting) -> Iterator[LocalClust
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three nodes that serve, for tests that break none of them."""
+    """Three nodes that serve, for the tests of a file that break none of them: topics are that file's own."""
     yield from started(3, tmp_path_factory.mktemp("shared-cluster"), consensus=STEADY)
 
 

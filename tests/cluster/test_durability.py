@@ -58,12 +58,14 @@ async def test_processes_that_are_killed_lose_nothing(cluster: LocalCluster, tmp
     await go_async(cluster, tmp_path)
     async with connect(cluster.addresses) as client:
         await write(client)
+        await agree(client, set(cluster.nodes))
         before = (await client.operator().status()).pending
         ids = await schedule(client, 100)
         for name in cluster.nodes:
             cluster.kill(name)
         cluster.start()
         await asyncio.to_thread(cluster.wait_until_serving)
+        await agree(client, set(cluster.nodes))
         assert (await client.operator().status()).pending == before + len(ids)
     assert not any(POWERLESS in node.log.read_text() for node in cluster.nodes.values())
 
@@ -95,6 +97,7 @@ async def test_where_all_machines_lost_their_power_one_is_told_to_go_on(
     await go_async(cluster, tmp_path)
     async with connect(cluster.addresses) as client:
         await write(client)
+        await agree(client, set(cluster.nodes))
         before = (await client.operator().status()).pending
     for name in cluster.nodes:
         cluster.kill(name)

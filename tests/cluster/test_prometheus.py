@@ -91,11 +91,13 @@ class Prometheus:
         self._process.wait(PATIENCE_S)
 
     def asked(self, path: str, **parameters: str) -> Any:
-        """Return the data of an answer; None before it listens."""
+        """Return the data of an answer; None before it listens, and while it starts."""
         assert self._process.poll() is None, (self._folder / "log").read_text()
         try:
             answer = self._client.get(path, params=parameters)
         except httpx.ConnectError:
+            return None
+        if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
             return None
         assert answer.status_code == 200, (parameters, answer.text)
         return answer.json()["data"]

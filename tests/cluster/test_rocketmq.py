@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -19,8 +19,6 @@ from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.receiving import receive
 from tarry.gateway.rocketmq.routes import Routes
-from tests.cluster.disposable import Disposable
-from tests.cluster.steady import STEADY
 from tests.cluster.test_upgrade import level
 from tests.gateway.rocketmq_calls import HEADERS, Calls, code, gateway_calls, message, milliseconds
 
@@ -28,15 +26,6 @@ pytestmark = pytest.mark.beside
 
 HOUR_MS = 3_600_000
 CONFIG = Config(limits=Limits(invisible_ms_min=200, renewed_lease_ms=2_000), fifo_groups=["in-order"])
-
-
-@pytest.fixture(scope="module")
-def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A cluster of this file's own: other tests' topics have the same names."""
-    with Disposable(3, tmp_path_factory.mktemp("rocketmq"), {"consensus": STEADY}) as cluster:
-        cluster.start()
-        cluster.wait_until_serving()
-        yield cluster
 
 
 def settings(cluster: LocalCluster) -> Settings:
