@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
 import grpc
 import numpy as np
+from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from tarry.client.local.cluster import toml
@@ -28,6 +31,7 @@ from tests.cluster.wire import Wire, wire
 
 LIMITS: Final = Limits()
 PATIENCE_S: Final = 60.0
+CALLS_AT_A_TIME: Final = 16
 TINY: Final = Record(body=b"x").SerializeToString()
 SETTINGS: Final[dict[str, Any]] = {
     "consensus": STEADY,
@@ -186,6 +190,14 @@ class Play:
         return list(
             self.channel.stream_stream(f"/tarry.v1.{path}", None, None)(iter([request]), timeout=PATIENCE_S)
         )
+
+    def calls(self, path: str, requests: Iterable[Message]) -> None:
+        """Make calls that have an answer each, some at a time: for what has to be there by the thousand."""
+        with ThreadPoolExecutor(CALLS_AT_A_TIME) as pool:
+            for answers in pool.map(
+                partial(self.call, path), [each.SerializeToString() for each in requests]
+            ):
+                assert len(answers) == 1
 
 
 class Holding:

@@ -34,8 +34,8 @@ def the_largest_schedules_and_pages(play: Play) -> None:
     call("PauseRecurring", pb.PauseRecurringRequest(name=name))
     call("GetRecurring", pb.GetRecurringRequest(name=name))
     small = pb.RecurringSpec(topic=topic, interval_ms=3_600_000)
-    for number in range(SCHEDULES):
-        call("PutRecurring", pb.PutRecurringRequest(name=f"s{number}", spec=small, paused=True))
+    puts = (pb.PutRecurringRequest(name=f"s{number}", spec=small, paused=True) for number in range(SCHEDULES))
+    play.calls("RecurringService/PutRecurring", puts)
     page = call("ListRecurring", pb.ListRecurringRequest(topic=topic, page_size=PAGE_MAX))
     assert len(pb.ListRecurringResponse.FromString(page).recurring) == PAGE_MAX
     call("ListRecurring", pb.ListRecurringRequest(topic="other", page_size=PAGE_MAX))

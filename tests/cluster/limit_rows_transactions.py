@@ -25,9 +25,11 @@ def the_largest_transactions_and_pages(play: Play) -> None:
         return answer
 
     topic, group, name = play.name(), "g" * LIMITS.group_chars_max, "n" * NAME_CHARS_MAX
-    for number in range(TRANSACTIONS):
-        small = pb.PrepareRequest(producer_group=group, transaction=f"t{number}", topic=topic, delay_ms=0)
-        call("Prepare", small)
+    small = (
+        pb.PrepareRequest(producer_group=group, transaction=f"t{number}", topic=topic, delay_ms=0)
+        for number in range(TRANSACTIONS)
+    )
+    play.calls("ProducerService/Prepare", small)
     largest = pb.PrepareRequest(
         producer_group=group,
         transaction=name,
