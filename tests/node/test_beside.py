@@ -71,9 +71,10 @@ class Kept(NamedTuple):
 @asynccontextmanager
 async def kept(steady_s: float = 60.0) -> AsyncIterator[Kept]:
     calls: asyncio.Queue[tuple[int, asyncio.StreamReader]] = asyncio.Queue()
+    writers: list[asyncio.StreamWriter] = []  # one that nobody has is closed
 
     async def called(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        del writer
+        writers.append(writer)
         calls.put_nowait((int(await reader.readline()), reader))
 
     server = await asyncio.start_server(called, "127.0.0.1", 0)
@@ -87,6 +88,8 @@ async def kept(steady_s: float = 60.0) -> AsyncIterator[Kept]:
             with contextlib.suppress(asyncio.CancelledError):
                 await keeping
             server.close()
+            for writer in writers:
+                writer.close()
 
 
 async def test_what_ends_is_started_anew_and_all_ends_in_the_end() -> None:
