@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -234,14 +235,14 @@ class LocalCluster:
             ):
                 yield status
 
-    def leader(self) -> str | None:
+    def leader(self, timeout_s: float = 1.0) -> str | None:
         """Return the node that leads and may serve, by its own word; the newest term if two think so."""
-        leading = [(status.term, status.node) for status in self.statuses() if status.lease]
+        leading = [(status.term, status.node) for status in self.statuses(timeout_s) if status.lease]
         return max(leading)[1] if leading else None
 
     def wait_for_leader(self, timeout_s: float = 30.0) -> str:
-        """Return the leader as soon as there is one."""
-        return self._until(self.leader, timeout_s, "no node leads")
+        """Return the leader as soon as there is one; under bulk it may take seconds to say so."""
+        return self._until(partial(self.leader, BUSY_S), timeout_s, "no node leads")
 
     def wait_until_serving(self, timeout_s: float = 30.0) -> str:
         """Wait until every node that runs has answered and knows the leader; return the leader."""
