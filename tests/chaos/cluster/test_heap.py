@@ -39,7 +39,7 @@ def test_a_process_that_is_handing_work_to_threads_answers(tmp_path: Path) -> No
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env=os.environ | {"SOAK_HEAP": str(file)},
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert ran.stdout == "answered\n", ran.stderr
     found = json.loads(file.with_name("heap.json.seen").read_text())
