@@ -7,8 +7,9 @@ import os
 import socket
 import ssl
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -19,6 +20,7 @@ from tarry.proto.extras import require
 gateway_app = typer.Typer(
     no_args_is_help=True, help="Ways to the cluster for programs without tarry's client."
 )
+Whole = TypeVar("Whole")
 EPILOG = "Exit codes: 0 ended as asked, 2 wrong usage, a fault in the file, or the address is in use."
 
 
@@ -65,8 +67,7 @@ def http(
     from tarry.gateway.http.guard import host_name
     from tarry.gateway.http.server import Certificate, serve
 
-    if (own_certificate is None) != (own_key is None):
-        raise typer.BadParameter("--certificate and --key go together")
+    files = _certificate(own_certificate, own_key)
     for name in origin or ():
         if not name.startswith(("https://", "http://")) or name.count("/") != 2:
             text = f"{name!r} is no origin: write scheme://host or scheme://host:port"
@@ -76,17 +77,8 @@ def http(
         if not bare or host_name(f"[{bare}]" if ":" in bare else bare) != bare.lower():
             raise typer.BadParameter(f"{name!r} is no name: leave out scheme and port", param_hint="--host")
     settings = cluster.client().settings
-    try:
-        read = DEFAULT if config is None else load(config)
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{config}: {error}", param_hint="--config") from None
-    pair = None
-    if own_certificate is not None and own_key is not None:
-        pair = Certificate(own_certificate, own_key)
-        try:
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(own_certificate, own_key)
-        except (OSError, ssl.SSLError) as error:
-            raise typer.BadParameter(f"{own_certificate}: {error}", param_hint="--certificate") from None
+    read = DEFAULT if config is None else _loaded(load, config)
+    pair = None if files is None else Certificate(*files)
     try:
         listener = _listener(listen)
     except (OSError, ValueError) as error:
@@ -145,25 +137,15 @@ def rocketmq(
     from tarry.gateway.rocketmq.config import DEFAULT, load
     from tarry.gateway.rocketmq.server import Certificate, serve
 
-    if (own_certificate is None) != (own_key is None):
-        raise typer.BadParameter("--certificate and --key go together")
+    files = _certificate(own_certificate, own_key)
     settings = cluster.client().settings
-    try:
-        read = DEFAULT if config is None else load(config)
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{config}: {error}", param_hint="--config") from None
+    read = DEFAULT if config is None else _loaded(load, config)
     try:
         place = _place(listen)
         told = [_place(each) for each in advertise or ()]
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--listen or --advertise") from None
-    pair = None
-    if own_certificate is not None and own_key is not None:
-        try:
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(own_certificate, own_key)
-        except (OSError, ssl.SSLError) as error:
-            raise typer.BadParameter(f"{own_certificate}: {error}", param_hint="--certificate") from None
-        pair = Certificate(own_certificate.read_bytes(), own_key.read_bytes())
+    pair = None if files is None else Certificate(*(file.read_bytes() for file in files))
 
     def on_listening(port: int) -> None:
         host = place[0]
@@ -179,6 +161,27 @@ def rocketmq(
         asyncio.run(serve(settings, read, place, told, pair, on_listening, end_with_input=end_with_input))
     except OSError as error:
         raise typer.BadParameter(f"cannot listen on {listen}: {error}", param_hint="--listen") from None
+
+
+def _certificate(certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:
+    """Return the files of TLS, which go together and have been read; None: there is none."""
+    if (certificate is None) != (key is None):
+        raise typer.BadParameter("--certificate and --key go together")
+    if certificate is None or key is None:
+        return None
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
+    except (OSError, ssl.SSLError) as error:
+        raise typer.BadParameter(f"{certificate}: {error}", param_hint="--certificate") from None
+    return certificate, key
+
+
+def _loaded(load: Callable[[Path], Whole], config: Path) -> Whole:
+    """Return what is in the gateway's file."""
+    try:
+        return load(config)
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{config}: {error}", param_hint="--config") from None
 
 
 def _place(text: str) -> tuple[str, int]:

@@ -11,29 +11,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from tarry.gateway.http.config import Limits
 from tarry.gateway.http.errors import GatewayReason, RequestRefused
+from tarry.gateway.slots import Slots
 
 JSON_TYPE: Final = "application/json"
-
-
-class Slots:
-    """So many at once; more are refused."""
-
-    def __init__(self, what: str, most: int) -> None:
-        self.used = 0
-        self._what, self._most = what, most
-
-    @contextmanager
-    def taken(self, count: int = 1) -> Iterator[None]:
-        """Hold some of them meanwhile. Raises RequestRefused."""
-        if self.used + count > self._most:
-            raise RequestRefused(
-                GatewayReason.GATEWAY_BUSY, f"the gateway has {self._what}: {self._most:,}, its maximum"
-            )
-        self.used += count
-        try:
-            yield
-        finally:
-            self.used -= count
 
 
 class Admission:
@@ -41,10 +21,10 @@ class Admission:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self.calls = Slots("requests", limits.calls_max)
-        self.polls = Slots("calls of receive", limits.polls_max)
-        self.streams = Slots("event streams", limits.streams_max)
-        self.bodies = Slots("bytes of bodies", max(limits.bodies_bytes_max, limits.body_bytes_max))
+        self.calls = Slots("requests", limits.calls_max, _busy)
+        self.polls = Slots("calls of receive", limits.polls_max, _busy)
+        self.streams = Slots("event streams", limits.streams_max, _busy)
+        self.bodies = Slots("bytes of bodies", max(limits.bodies_bytes_max, limits.body_bytes_max), _busy)
 
     @contextmanager
     def body_room(self, request: Request) -> Iterator[None]:
@@ -81,3 +61,7 @@ def _too_large(most: int) -> RequestRefused:
 
 
 __all__ = ["JSON_TYPE", "Admission", "ClientDisconnect", "Slots"]
+
+
+def _busy(text: str) -> RequestRefused:
+    return RequestRefused(GatewayReason.GATEWAY_BUSY, text)

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-from tarry.client.aio import Client, Producer
 from tarry.client.errors import NotFound, NotPermitted
 from tarry.client.settings import Settings
+from tarry.gateway.cluster_access import ClusterAccess
 from tarry.gateway.http.config import Limits
 from tarry.gateway.http.errors import GatewayReason, RequestRefused
 from tarry.proto.reasons import Reason
@@ -24,24 +24,16 @@ BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
 """More than a request's body can become: a batch is one request to the cluster, taken whole or not at all."""
 
 
-class Access:
-    """One token's way to the cluster."""
+class Access(ClusterAccess):
+    """One token's way to the cluster, and whether it is in use."""
 
     def __init__(self, settings: Settings, now_s: float) -> None:
-        self.client = Client(settings)
+        super().__init__(settings)
         self.requests = 0
         """Under way."""
         self.known = False
         """A node has answered other than that it does not know the token."""
         self.used_s = now_s
-        self._producer: Producer | None = None
-
-    @property
-    def producer(self) -> Producer:
-        """The producer of all requests that bear the token."""
-        if self._producer is None:
-            self._producer = self.client.producer()
-        return self._producer
 
 
 class Accesses:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ssl
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from tarry.gateway.http.fields import COUNT_MAX
-from tarry.gateway.push.settings import Push, Table
+from tarry.gateway.push.settings import Push
+from tarry.gateway.settings_file import Table, read
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Bytes = Annotated[int, Field(ge=1_024, le=1 << 30)]
@@ -92,20 +92,9 @@ DEFAULT: Final = Config()
 
 def load(path: Path) -> Config:
     """Return the configuration of a file. Raises OSError, and ValueError with a line for each fault."""
-    try:
-        given: dict[str, Any] = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"it is no TOML: {error}") from None
-    try:
-        config = Config.model_validate(given)
-        _check_authorities(config)
-        return config
-    except ValidationError as error:
-        faults = [
-            f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg'].removeprefix('Value error, ')}"
-            for fault in error.errors(include_url=False, include_input=False, include_context=False)
-        ]
-        raise ValueError("\n".join(faults)) from None
+    config = read(path, Config)
+    _check_authorities(config)
+    return config
 
 
 def _check_authorities(config: Config) -> None:

@@ -14,13 +14,14 @@ from tarry.client.aio import AckOutcome, Puller
 from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import TarryError
+from tarry.gateway.handle import Holder
 from tarry.gateway.http import fields
 from tarry.gateway.http.asking import body_bytes, content
 from tarry.gateway.http.bodies import BodyAs, json_of, made
 from tarry.gateway.http.call import Call
 from tarry.gateway.http.errors import GatewayReason, RequestRefused, fields_of_error
 from tarry.gateway.http.event_stream import EventStream
-from tarry.gateway.http.handles import Handle, Holder, parse
+from tarry.gateway.http.handles import Handle, parse
 from tarry.gateway.http.scheduling import check_count
 
 HOLDERS_MAX: Final = 100

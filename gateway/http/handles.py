@@ -6,26 +6,15 @@ check the caller's token, and that the consumer has the delivery.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import dataclass
 from typing import Final
 
 from tarry.client.integers import UINT32_MAX, UINT64_MAX
+from tarry.gateway.handle import Holder, decoded, encoded
 from tarry.gateway.http import strict_json
 
 CHARACTERS_MAX: Final = 1_024
 _VERSION: Final = "m1"
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """The consumer that has a message in hand, and the queue from which it has it."""
-
-    topic: str
-    group: str
-    consumer: str
-    queue: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +27,17 @@ class Handle:
     def __str__(self) -> str:
         holder = self.holder
         fields = [holder.topic, holder.group, holder.consumer, holder.queue, self.offset]
-        return f"{_VERSION}.{base64.urlsafe_b64encode(strict_json.serialize(fields)).decode().rstrip('=')}"
+        return encoded(_VERSION, strict_json.serialize(fields))
 
 
 def parse(text: str) -> Handle:
     """Return the handle of its text. Raises ValueError."""
-    version, _, encoded = text.partition(".")
+    version, _, content = text.partition(".")
     if version != _VERSION or len(text) > CHARACTERS_MAX:
         raise ValueError("it is no handle of a message")
     try:
-        raw = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
-        fields = strict_json.parse(raw)
-    except (binascii.Error, ValueError):
+        fields = strict_json.parse(decoded(content))
+    except ValueError:
         raise ValueError("it is no handle of a message, or not the whole of it") from None
     match fields:
         case [str(topic), str(group), str(consumer), int(queue), int(offset)] if _are_in_range(queue, offset):

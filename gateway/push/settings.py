@@ -6,16 +6,11 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tarry.client.start_position import Start
+from tarry.gateway.settings_file import Table
 from tarry.gateway.times import time_ms
-
-
-class Table(BaseModel):
-    """A table of the file: every key is known, and of its type."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Push(Table):

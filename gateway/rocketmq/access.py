@@ -13,8 +13,8 @@ import re
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from tarry.client.aio import Client, Producer
 from tarry.client.settings import Settings
+from tarry.gateway.cluster_access import ClusterAccess
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Config
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
@@ -27,22 +27,7 @@ _SIGNED: Final = re.compile(
 )
 
 
-class Access:
-    """One token's way to the cluster."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.client = Client(settings)
-        self._producer: Producer | None = None
-
-    @property
-    def producer(self) -> Producer:
-        """The producer of all calls with the token."""
-        if self._producer is None:
-            self._producer = self.client.producer()
-        return self._producer
-
-
-Caller: TypeAlias = tuple[Access, str]
+Caller: TypeAlias = tuple[ClusterAccess, str]
 """A client: its access, and the id that it gives itself, which a client with another token may give, too."""
 
 
@@ -57,9 +42,9 @@ class Accesses:
             batch_bytes_max=BATCH_BYTES_MAX,
         )
         self._keys = {key.access_key: key for key in config.key}
-        self._of_token: dict[str | None, Access] = {}
+        self._of_token: dict[str | None, ClusterAccess] = {}
 
-    def of(self, authorization: str, date_time: str) -> Access:
+    def of(self, authorization: str, date_time: str) -> ClusterAccess:
         """Return the access of a call by its headers. Raises Refusal."""
         if not self._keys:
             return self._access(None)
@@ -79,7 +64,7 @@ class Accesses:
         """Close all clients."""
         await asyncio.gather(*(access.client.close() for access in self._of_token.values()))
 
-    def _access(self, token: str | None) -> Access:
+    def _access(self, token: str | None) -> ClusterAccess:
         if token not in self._of_token:
-            self._of_token[token] = Access(replace(self._settings, token=token))
+            self._of_token[token] = ClusterAccess(replace(self._settings, token=token))
         return self._of_token[token]

@@ -10,7 +10,8 @@ from typing import Any, Final, TypeAlias
 import grpc
 
 from tarry.client.settings import Settings
-from tarry.gateway.rocketmq.access import Access, Accesses, Caller
+from tarry.gateway.cluster_access import ClusterAccess
+from tarry.gateway.rocketmq.access import Accesses, Caller
 from tarry.gateway.rocketmq.admission import Admission
 from tarry.gateway.rocketmq.checks import Checks
 from tarry.gateway.rocketmq.codes import Refusal
@@ -57,7 +58,7 @@ class Call:
     """A call: who makes it, and until when it has to be answered."""
 
     gateway: Gateway
-    access: Access
+    access: ClusterAccess
     client_id: str
     language: str
     """As the client names it: ``PYTHON``, ``JAVA``, ``GO``; Node's says ``HTTP``."""

@@ -17,7 +17,8 @@ from functools import partial
 from itertools import islice
 
 from tarry.client.aio import Half, Producer, TransactionEnd
-from tarry.gateway.rocketmq.access import Access
+from tarry.gateway.cluster_access import ClusterAccess
+from tarry.gateway.rocketmq.access import Caller
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Config
 from tarry.gateway.rocketmq.handles import Handles, Prepared
@@ -33,7 +34,7 @@ log = logging.getLogger("tarry.gateway.rocketmq")
 class Connected:
     """A client's stream of Telemetry: the topics that it publishes to, and what it is asked."""
 
-    def __init__(self, checks: Checks, access: Access) -> None:
+    def __init__(self, checks: Checks, access: ClusterAccess) -> None:
         self.access = access
         self.topics: dict[str, definition.Resource] = {}
         """By the cluster's name the one that the client knows."""
@@ -96,27 +97,27 @@ class Checks:
     def __init__(self, config: Config, handles: Handles) -> None:
         self.limits = config.limits
         self._config, self._handles = config, handles
-        self._asked: dict[tuple[str, Access], _Asked] = {}
-        self._of_client: dict[tuple[Access, str], Connected] = {}
+        self._asked: dict[tuple[str, ClusterAccess], _Asked] = {}
+        self._of_client: dict[Caller, Connected] = {}
         self._told_full = False
         self._waiting_bytes = 0
         self._closing: set[asyncio.Task[None]] = set()
 
     @contextmanager
-    def producer(self, access: Access, client_id: str) -> Iterator[Connected]:
+    def producer(self, caller: Caller) -> Iterator[Connected]:
         """Ask a client about its topics' transactions while it has its stream."""
-        connected = Connected(self, access)
-        self._of_client[access, client_id] = connected
+        access, _ = caller
+        self._of_client[caller] = connected = Connected(self, access)
         try:
             yield connected
         finally:
             connected.leave()
-            if self._of_client.get((access, client_id)) is connected:
-                del self._of_client[access, client_id]
+            if self._of_client.get(caller) is connected:
+                del self._of_client[caller]
 
-    def sends(self, access: Access, client_id: str, topic: definition.Resource) -> None:
+    def sends(self, caller: Caller, topic: definition.Resource) -> None:
         """Note that a client sends transactions to a topic, which its settings need not name."""
-        if (connected := self._of_client.get((access, client_id))) is not None:
+        if (connected := self._of_client.get(caller)) is not None:
             connected.publishes([topic])
 
     def join(self, topic: str, connected: Connected) -> bool:
@@ -149,7 +150,7 @@ class Checks:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
-    async def ask(self, access: Access, half: Half) -> TransactionEnd:
+    async def ask(self, access: ClusterAccess, half: Half) -> TransactionEnd:
         """Pass a check on to one who reads. The answer comes as a call, so that here it is not known yet."""
         command = await asyncio.to_thread(self._command, half)  # it hashes the body
         if (asked := self._asked.get((half.topic, access))) is not None:

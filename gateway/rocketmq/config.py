@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
+
+from tarry.gateway.settings_file import Table, read
 
 Count: TypeAlias = Annotated[int, Field(ge=1, le=1_000_000)]
 Bytes: TypeAlias = Annotated[int, Field(ge=1_024, le=64 << 20)]
 Duration: TypeAlias = Annotated[int, Field(ge=1, le=24 * 3_600_000)]
 Type: TypeAlias = Literal["NORMAL", "FIFO", "DELAY", "TRANSACTION"]
-
-
-class Table(BaseModel):
-    """A table of the file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Limits(Table):
@@ -142,15 +137,4 @@ DEFAULT: Final = Config()
 
 def load(path: Path) -> Config:
     """Return the configuration of a file. Raises OSError, and ValueError with a line for each fault."""
-    try:
-        given: dict[str, Any] = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"it is no TOML: {error}") from None
-    try:
-        return Config.model_validate(given)
-    except ValidationError as error:
-        faults = [
-            f"{'.'.join(map(str, fault['loc'])) or 'the file'}: {fault['msg'].removeprefix('Value error, ')}"
-            for fault in error.errors(include_url=False, include_input=False, include_context=False)
-        ]
-        raise ValueError("\n".join(faults)) from None
+    return read(path, Config)

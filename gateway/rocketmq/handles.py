@@ -6,8 +6,6 @@ the operator's, nobody can make them up either, and so settle what another consu
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 import json
@@ -16,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tarry.client.integers import UINT32_MAX, UINT64_MAX
+from tarry.gateway.handle import Holder, decoded, encoded
 
 CHARACTERS_MAX: Final = 4_096
 """More than the longest names, and a message id of any characters, make."""
@@ -24,16 +23,6 @@ _WITHOUT_A_SECRET: Final = b"tarry gateway rocketmq: no secret is configured"
 _RECEIPT: Final = "r1"
 _RECALL: Final = "c1"
 _TRANSACTION: Final = "t1"
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """The consumer that has a message in hand, and the queue from which it has it."""
-
-    topic: str
-    group: str
-    consumer: str
-    queue: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +100,16 @@ class Handles:
     def _signed(self, version: str, fields: list[Any]) -> str:
         content = json.dumps(fields, ensure_ascii=True, separators=(",", ":")).encode()
         mac = _mac(self._keys[0], version, content)
-        return f"{version}.{base64.urlsafe_b64encode(mac + content).decode().rstrip('=')}"
+        return encoded(version, mac + content)
 
     def _read(self, version: str, text: str) -> list[Any] | None:
         """Return the fields of a handle; None: it is none, or nobody of us has signed it."""
-        begin, _, encoded = text.partition(".")
+        begin, _, signed = text.partition(".")
         if begin != version or len(text) > CHARACTERS_MAX:
             return None
         try:
-            raw = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
-        except (binascii.Error, ValueError):
+            raw = decoded(signed)
+        except ValueError:
             return None
         mac, content = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not any(hmac.compare_digest(mac, _mac(key, version, content)) for key in self._keys):

@@ -16,9 +16,10 @@ from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import TarryError
 from tarry.client.integers import UINT32_MAX
+from tarry.gateway.handle import Holder
 from tarry.gateway.rocketmq.call import Call, Gateway
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
-from tarry.gateway.rocketmq.handles import Holder, Receipt
+from tarry.gateway.rocketmq.handles import Receipt
 from tarry.gateway.rocketmq.messages import delivered_message
 from tarry.gateway.rocketmq.names import group_of, topic_of
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition

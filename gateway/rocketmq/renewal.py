@@ -11,15 +11,17 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from tarry.client.aio import AckOutcome
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import Refused, TarryError
-from tarry.gateway.rocketmq.access import Access, Caller
+from tarry.gateway.cluster_access import ClusterAccess
+from tarry.gateway.handle import Holder
+from tarry.gateway.rocketmq.access import Caller
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Limits
-from tarry.gateway.rocketmq.handles import Holder, Receipt
+from tarry.gateway.rocketmq.handles import Receipt
 from tarry.gateway.rocketmq.presence import Presence
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
 
@@ -38,6 +40,10 @@ class _Renewed:
     caller: Caller
     next_s: float
     end_s: float
+
+
+_Due: TypeAlias = dict[tuple[ClusterAccess, Holder], list[tuple[int, _Renewed]]]
+"""By token and holder: offsets, and what is known of each."""
 
 
 class Renewals:
@@ -97,16 +103,16 @@ class Renewals:
         now_s, gate = self._clock_s(), asyncio.Semaphore(HOLDERS_AT_ONCE)
         chosen, looked_at = self._due(now_s)
 
-        async def extended(access: Access, holder: Holder, listed: list[tuple[int, _Renewed]]) -> bool:
+        async def extended(access: ClusterAccess, holder: Holder, listed: list[tuple[int, _Renewed]]) -> bool:
             async with gate:
                 return await self._extended(access, holder, listed, now_s)
 
         answered = await asyncio.gather(*(extended(*key, listed) for key, listed in chosen.items()))
         return looked_at == STEP_MAX and all(answered)
 
-    def _due(self, now_s: float) -> tuple[dict[tuple[Access, Holder], list[tuple[int, _Renewed]]], int]:
+    def _due(self, now_s: float) -> tuple[_Due, int]:
         """Return what is to be renewed, by its holder, and how many were due, gone clients' too."""
-        chosen: dict[tuple[Access, Holder], list[tuple[int, _Renewed]]] = {}
+        chosen: _Due = {}
         for looked_at in range(STEP_MAX):
             key = next(iter(self._waiting), None)
             if key is None or self._waiting[key].next_s > now_s:
@@ -120,7 +126,7 @@ class Renewals:
         return chosen, STEP_MAX
 
     async def _extended(
-        self, access: Access, holder: Holder, listed: list[tuple[int, _Renewed]], now_s: float
+        self, access: ClusterAccess, holder: Holder, listed: list[tuple[int, _Renewed]], now_s: float
     ) -> bool:
         """Renew deliveries to one holder. Return whether the cluster has answered."""
         verdict = Verdict.extending(holder.queue, self._limits.renewed_lease_ms)

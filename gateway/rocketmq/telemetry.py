@@ -27,7 +27,7 @@ async def talk(call: Call, context: Context) -> None:
     told: service.TelemetryCommand | None = None
     with (
         gateway.presence.stream(call.caller),
-        gateway.checks.producer(call.access, call.client_id) as producer,
+        gateway.checks.producer(call.caller) as producer,
     ):
         ending = asyncio.ensure_future(gateway.ending.wait())
         reading = asyncio.ensure_future(context.read())

@@ -24,7 +24,7 @@ async def prepare(
         raise Refusal(Code.BAD_REQUEST, "a transaction has one message: send each by a request of its own")
     (message,), (given,) = messages, request.messages
     after_ms = _check_after_ms(given.system_properties.orphaned_transaction_recovery_duration)
-    call.gateway.checks.sends(call.access, call.client_id, given.topic)
+    call.gateway.checks.sends(call.caller, given.topic)
     with call.gateway.admission.bodies.taken(len(message.body)):
         async with asyncio.timeout(call.budget_s):
             info = await call.access.client.transactions().prepare(

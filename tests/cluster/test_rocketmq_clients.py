@@ -20,7 +20,8 @@ import pytest
 from tarry.chaos.cluster.toxiproxy import cache_folder
 from tarry.client.aio import connect
 from tarry.client.local.cluster import LocalCluster, Setting
-from tarry.gateway.rocketmq.handles import Handles, Holder, Recall, Receipt
+from tarry.gateway.handle import Holder
+from tarry.gateway.rocketmq.handles import Handles, Recall, Receipt
 from tests.cluster.authority import Authority
 from tests.cluster.disposable import Disposable
 from tests.cluster.gateways import GatewayProcess, rocketmq_gateway
@@ -48,8 +49,8 @@ def gateway(
         yield running
 
 
-def told_by(command: list[str], folder: Path, **environment: str) -> dict[str, Any]:
-    """Return the JSON object that a program prints last; its client may log into the folder."""
+def output_of(command: list[str], folder: Path, **environment: str) -> str:
+    """Return what a program prints; its client may log into the folder."""
     done = subprocess.run(
         command,
         env={**os.environ, "HOME": str(folder), **environment},
@@ -60,7 +61,12 @@ def told_by(command: list[str], folder: Path, **environment: str) -> dict[str, A
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-4_000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    return done.stdout
+
+
+def told_by(command: list[str], folder: Path, **environment: str) -> dict[str, Any]:
+    """Return the JSON object that a program prints last."""
+    told = json.loads(output_of(command, folder, **environment).splitlines()[-1])
     assert isinstance(told, dict)
     return told
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 
 from tarry.client.local.cluster import LocalCluster
 from tests.cluster.gateways import GatewayProcess, rocketmq_gateway
-from tests.cluster.test_rocketmq_clients import JAR, TOUR_S, client_of, with_python
+from tests.cluster.test_rocketmq_clients import JAR, TOUR_S, client_of, output_of, with_python
 from tests.cluster.test_upgrade import level
 
 pytestmark = pytest.mark.beside
@@ -33,21 +32,12 @@ def gateway(shared_cluster: LocalCluster) -> Iterator[GatewayProcess]:
 
 def run(command: list[str], gateway: GatewayProcess, folder: Path, **environment: str) -> None:
     """Run an example, which has to receive what it has sent, and not early."""
-    done = subprocess.run(
-        [*command, gateway.url],
-        env={**os.environ, "HOME": str(folder), **environment},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=TOUR_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-4_000:] + done.stderr[-4_000:]
-    sent, *received = done.stdout.splitlines()
+    printed = output_of([*command, gateway.url], folder, **environment)
+    sent, *received = printed.splitlines()
     (word, message_id) = sent.split()
     assert word == "sent"
     found = [re.fullmatch(r"received (\S+) pay order 7 (\d+) ms after it was due", line) for line in received]
-    assert [each and each[1] for each in found] == [message_id], done.stdout
+    assert [each and each[1] for each in found] == [message_id], printed
 
 
 @with_python

@@ -9,7 +9,7 @@ import pytest
 
 from tarry.client.aio import Half, TransactionEnd, TransactionInfo, TransactionState
 from tarry.client.settings import Settings
-from tarry.gateway.rocketmq.access import Access
+from tarry.gateway.cluster_access import ClusterAccess
 from tarry.gateway.rocketmq.call import Gateway
 from tarry.gateway.rocketmq.checks import Connected
 from tarry.gateway.rocketmq.config import Config, Limits
@@ -40,8 +40,8 @@ class Clients:
         self.access = gateway.accesses.of("", "")
         self._gateway, self._stack = gateway, stack
 
-    def __call__(self, client_id: str, *topics: str, access: Access | None = None) -> Connected:
-        producer = self._gateway.checks.producer(access or self.access, client_id)
+    def __call__(self, client_id: str, *topics: str, access: ClusterAccess | None = None) -> Connected:
+        producer = self._gateway.checks.producer((access or self.access, client_id))
         connected = self._stack.enter_context(producer)
         connected.publishes([definition.Resource(name=topic) for topic in topics])
         return connected
@@ -78,7 +78,7 @@ async def test_producers_of_the_topic_are_asked_in_turn_and_others_are_not(clien
 async def test_a_producer_with_another_token_is_not_shown_the_message(
     clients: Clients, gateway: Gateway
 ) -> None:
-    own, stranger = clients("1", "orders"), clients("2", "orders", access=Access(NOBODY))
+    own, stranger = clients("1", "orders"), clients("2", "orders", access=ClusterAccess(NOBODY))
     for name in ("01A", "01B"):
         await clients.ask(name)
     assert (await questions(own), await questions(stranger)) == (["01A", "01B"], [])
@@ -88,8 +88,8 @@ async def test_another_token_s_client_of_the_same_id_takes_no_questions_away(
     clients: Clients, gateway: Gateway
 ) -> None:
     own = clients("1")
-    clients("1", access=Access(NOBODY))
-    gateway.checks.sends(clients.access, "1", definition.Resource(name="orders"))
+    clients("1", access=ClusterAccess(NOBODY))
+    gateway.checks.sends((clients.access, "1"), definition.Resource(name="orders"))
     await clients.ask("01A")
     assert await questions(own) == ["01A"]
 

@@ -13,11 +13,12 @@ from google.protobuf.duration_pb2 import Duration
 
 from tarry.client.consumers.message import Columns, View
 from tarry.client.settings import Settings
+from tarry.gateway.handle import Holder
 from tarry.gateway.rocketmq import service as methods
 from tarry.gateway.rocketmq.call import Call, Gateway
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Config, Key, Limits
-from tarry.gateway.rocketmq.handles import Handles, Holder, Recall, Receipt, _mac
+from tarry.gateway.rocketmq.handles import Handles, Recall, Receipt, _mac
 from tarry.gateway.rocketmq.messages import OWN_PROPERTY, delivered_message
 from tarry.gateway.rocketmq.names import topic_of
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition

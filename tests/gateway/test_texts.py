@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.client.results import MessageState, StoredMessage
+from tarry.gateway.handle import Holder
 from tarry.gateway.http import asking, handles, strict_json
 from tarry.gateway.http.bodies import INLINE_BYTES_MAX, bytes_of, fields_of
 from tarry.gateway.http.fields import BodyQuery
-from tarry.gateway.http.handles import Handle, Holder
+from tarry.gateway.http.handles import Handle
 from tarry.gateway.times import time_ms
 
 VALUES = st.recursive(

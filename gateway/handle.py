@@ -1,0 +1,26 @@
+"""Parts that the handles of all gateways share: who has a message in hand, and bytes as text."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The consumer that has a message in hand, and the queue from which it has it."""
+
+    topic: str
+    group: str
+    consumer: str
+    queue: int
+
+
+def encoded(version: str, content: bytes) -> str:
+    """Return content as the text of a handle: the version of its form, a dot, and base64 for URLs."""
+    return f"{version}.{base64.urlsafe_b64encode(content).decode().rstrip('=')}"
+
+
+def decoded(text: str) -> bytes:
+    """Return the content of what stands behind the dot. Raises ValueError."""
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
