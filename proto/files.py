@@ -1,4 +1,4 @@
-"""Folders and files that survive a power loss: fsync, durable folders, atomic replacement; holes in files."""
+"""Folders and files that survive a power loss: fsync, atomic replacement; holes in files, and free space."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ PAGE_BYTES: Final = 4_096
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # of fallocate
 
 _fallocate: Final[Callable[..., int] | None] = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+
+
+def free_bytes(folder: Path) -> int:
+    """Return how many bytes are free for this process on the disk of a folder. Raises OSError."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
 
 
 def make_folder(folder: Path) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -26,6 +25,7 @@ from tarry.node.keys import gathered
 from tarry.node.keys.gathered import RUN_ROWS, Gathered
 from tarry.node.keys.rebuild import Rebuild, StateReplaced
 from tarry.node.repair.records import Damage
+from tarry.proto.files import free_bytes
 from tarry.replication.blocking import RunBlocking, in_thread
 from tarry.replication.state_machine.keys import UNREAD, Unread, read
 from tarry.replication.state_machine.machine import Machine
@@ -306,8 +306,7 @@ class KeyKeeper:
 
     def _has_room(self, size_bytes: int) -> bool:
         """Return whether the disk has room for so much more."""
-        disk = os.statvfs(self._machine.folder)
-        return disk.f_bavail * disk.f_frsize - size_bytes >= self._disk_free_bytes_min
+        return free_bytes(self._machine.folder) - size_bytes >= self._disk_free_bytes_min
 
     def _demand_room(self) -> None:
         """Raise OSError where the disk has too little room to build the index."""

@@ -9,7 +9,6 @@ flight to whom) is made anew each time and dropped at the end.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -44,6 +43,7 @@ from tarry.node.repair.records import Damage
 from tarry.node.transactions.checks import CheckCounts, Checks
 from tarry.node.transactions.producers import CheckStreams
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.files import free_bytes
 from tarry.proto.reasons import Reason
 from tarry.replication.driver.driver import Driver
 from tarry.replication.errors import Overloaded
@@ -408,8 +408,7 @@ class Leadership:
         return int(np.count_nonzero(due_ms <= soon_ms)) if retry.target_group else 0  # else: dead letters
 
     def _has_disk(self) -> bool:
-        disk = os.statvfs(self._machine.folder)
-        return disk.f_bavail * disk.f_frsize >= self._config.limits.disk_free_bytes_min
+        return free_bytes(self._machine.folder) >= self._config.limits.disk_free_bytes_min
 
     async def _propose(self, payload: Message) -> Any:
         """Propose what the leader itself decided; overload is waited out."""

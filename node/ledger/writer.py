@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from tarry.node.config import LedgerSettings
 from tarry.node.ledger.buffer import Stretch
 from tarry.node.ledger.closer import Closer
+from tarry.proto.files import free_bytes
 from tarry.proto.ledger.chunk import pack
 from tarry.proto.ledger.segment import Closed, OpenSegment, closed, delete, recover
 
@@ -64,8 +64,7 @@ class Disk:
         Takes out of the list what is written.
         """
         assert self.open is not None
-        free = os.statvfs(self.folder)
-        if free.f_bavail * free.f_frsize < self._settings.disk_free_bytes_min:
+        if free_bytes(self.folder) < self._settings.disk_free_bytes_min:
             least = self._settings.disk_free_bytes_min
             raise OSError(errno.ENOSPC, f"less than ledger.disk_free_bytes_min = {least} is free")
         while stretches:

@@ -5,7 +5,6 @@ A family's samples are made one by one as they are asked for, so that no turn of
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Final, TypeAlias, TypeVar
@@ -19,6 +18,7 @@ from tarry.node.edge.grpc_status import REFUSALS
 from tarry.node.metrics.lateness import BOUNDS_MS, Lateness
 from tarry.node.metrics.traffic import GroupName, GroupTraffic, TopicTraffic
 from tarry.node.monitoring.readings import GroupReading, Readings
+from tarry.proto.files import free_bytes
 from tarry.proto.version import VERSION
 from tarry.replication.durations import BOUNDS_S, Durations
 from tarry.replication.status import PeerStatus, ReplicationStatus, Role
@@ -255,9 +255,8 @@ def _durations(core: Core) -> Iterator[Metric]:
 
 def _node(core: Core, schedule_streams: int) -> Iterator[Metric]:
     yield _gauge("tarry_schedule_streams", "Open schedule streams.", schedule_streams)
-    disk = os.statvfs(core.machine.folder)
-    free_bytes = disk.f_bavail * disk.f_frsize
-    yield _gauge("tarry_disk_free_bytes", "Free bytes of the data folder's disk.", free_bytes)
+    free = free_bytes(core.machine.folder)
+    yield _gauge("tarry_disk_free_bytes", "Free bytes of the data folder's disk.", free)
     text, dropped = "Rows that the ledger could not write.", core.ledger.status().dropped
     yield _family("tarry_ledger_dropped_rows", "counter", text, [({}, dropped)])
     damage = core.damage

@@ -10,7 +10,6 @@ it is closed where its operator takes too long, or the disk has too little room.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from typing import Final
@@ -24,6 +23,7 @@ from tarry.node.edge.auth import Authorizer, Right
 from tarry.node.edge.grpc_status import abort
 from tarry.node.edge.grpc_types import CallContext, MethodHandler, parse
 from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto.files import free_bytes
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_peer_pb2 import LogPosition, SnapshotFile
 from tarry.proto.version import VERSION
@@ -157,8 +157,7 @@ async def caught_up(machine: Machine, index_min: int) -> None:
 
 def disk_refusal(core: Core, what: str) -> Refusal | None:
     """Refuse a backup or an export while what it keeps from being deleted may be needed."""
-    disk, least = os.statvfs(core.machine.folder), core.config.limits.disk_free_bytes_min
-    free = disk.f_bavail * disk.f_frsize
+    free, least = free_bytes(core.machine.folder), core.config.limits.disk_free_bytes_min
     if free >= least:
         return None
     text = f"no {what}: the node's disk has {free} bytes free, fewer than {least}: make room on it"

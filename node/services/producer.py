@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable
 from functools import partial
 from typing import Any, Final
@@ -33,6 +32,7 @@ from tarry.node.services.schedule_request import KEY_TAG, Intake, body_too_large
 from tarry.node.services.stored_message import DAMAGED, STATES, Columns, ids_of
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
+from tarry.proto.files import free_bytes
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_message_pb2 import DURABILITY_ASYNC, DURABILITY_UNSPECIFIED, Record, Retried
@@ -186,8 +186,7 @@ class ProducerService:
 
     def _disk_allows(self) -> Refusal | None:
         """Refuse while there is still room for what delivering and acknowledging write."""
-        disk, least = os.statvfs(self._machine.folder), self._limits.disk_free_bytes_min
-        free = disk.f_bavail * disk.f_frsize
+        free, least = free_bytes(self._machine.folder), self._limits.disk_free_bytes_min
         if free >= least:
             return None
         text = f"the leader's disk has {free} bytes free, fewer than {least}: make room on it"
