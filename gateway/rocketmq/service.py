@@ -13,7 +13,7 @@ import grpc
 from google.protobuf.message import Message
 
 from tarry.client.errors import TarryError
-from tarry.gateway.rocketmq import receiving, sending, telemetry, transactions
+from tarry.gateway.rocketmq import consumer_calls, producer_calls, telemetry, transactions
 from tarry.gateway.rocketmq.call import Call, Context, Gateway, call_of
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.messages import types_of
@@ -64,17 +64,17 @@ UNARY: Final[Mapping[str, tuple[Operation, type[Message], type[Message]]]] = {
     "QueryRoute": (query_route, service.QueryRouteRequest, service.QueryRouteResponse),
     "QueryAssignment": (query_assignment, service.QueryAssignmentRequest, service.QueryAssignmentResponse),
     "Heartbeat": (heartbeat, service.HeartbeatRequest, service.HeartbeatResponse),
-    "SendMessage": (sending.send, service.SendMessageRequest, service.SendMessageResponse),
-    "RecallMessage": (sending.recall, service.RecallMessageRequest, service.RecallMessageResponse),
+    "SendMessage": (producer_calls.send, service.SendMessageRequest, service.SendMessageResponse),
+    "RecallMessage": (producer_calls.recall, service.RecallMessageRequest, service.RecallMessageResponse),
     "EndTransaction": (transactions.end, service.EndTransactionRequest, service.EndTransactionResponse),
-    "AckMessage": (receiving.acknowledge, service.AckMessageRequest, service.AckMessageResponse),
+    "AckMessage": (consumer_calls.acknowledge, service.AckMessageRequest, service.AckMessageResponse),
     "ChangeInvisibleDuration": (
-        receiving.change_invisible_duration,
+        consumer_calls.change_invisible_duration,
         service.ChangeInvisibleDurationRequest,
         service.ChangeInvisibleDurationResponse,
     ),
     "ForwardMessageToDeadLetterQueue": (
-        receiving.forward_to_dead_letters,
+        consumer_calls.forward_to_dead_letters,
         service.ForwardMessageToDeadLetterQueueRequest,
         service.ForwardMessageToDeadLetterQueueResponse,
     ),
@@ -136,10 +136,10 @@ def _polls(gateway: Gateway) -> Callable[..., Awaitable[None]]:
         try:
             call = call_of(context, gateway)
             with gateway.admission.polls.taken():
-                await receiving.receive(call, request, context.write)
+                await consumer_calls.receive(call, request, context.write)
         except (Refusal, TarryError, TimeoutError) as error:
             await context.write(service.ReceiveMessageResponse(status=status_of_error(error)))
-        except receiving.Unread:
+        except consumer_calls.Unread:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the answer was not read")
         except Exception:  # noqa: BLE001 - the same
             await context.write(service.ReceiveMessageResponse(status=_defect("receive")))

@@ -15,9 +15,9 @@ from tarry.client.local.cluster import LocalCluster
 from tarry.client.settings import Settings, parse_servers
 from tarry.gateway.rocketmq.call import Call, Gateway
 from tarry.gateway.rocketmq.config import Config, Limits
+from tarry.gateway.rocketmq.consumer_calls import receive
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
-from tarry.gateway.rocketmq.receiving import receive
 from tarry.gateway.rocketmq.routes import Routes
 from tests.cluster.test_upgrade import level
 from tests.gateway.rocketmq_calls import HEADERS, Calls, code, gateway_calls, message, milliseconds

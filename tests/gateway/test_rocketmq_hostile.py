@@ -18,15 +18,15 @@ from tarry.gateway.rocketmq import service as methods
 from tarry.gateway.rocketmq.call import Call, Gateway
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Config, Key, Limits
+from tarry.gateway.rocketmq.consumer_calls import acknowledge
 from tarry.gateway.rocketmq.handles import Handles, Recall, Receipt, _mac
 from tarry.gateway.rocketmq.messages import OWN_PROPERTY, delivered_message
 from tarry.gateway.rocketmq.names import topic_of
+from tarry.gateway.rocketmq.producer_calls import send
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
-from tarry.gateway.rocketmq.receiving import acknowledge
 from tarry.gateway.rocketmq.renewal import STEP_MAX, Renewals
 from tarry.gateway.rocketmq.routes import Routes
-from tarry.gateway.rocketmq.sending import send
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto.tarry_message_pb2 import Record
 from tests.gateway.rocketmq_calls import Calls, code, gateway_calls, message
@@ -242,7 +242,7 @@ async def test_a_defect_is_answered_within_the_answer_and_tells_nothing(
         raise RuntimeError("secret")
 
     monkeypatch.setattr(methods, "types_of", broken)
-    monkeypatch.setattr("tarry.gateway.rocketmq.receiving._filter_of", broken)
+    monkeypatch.setattr("tarry.gateway.rocketmq.consumer_calls._filter_of", broken)
     answer = await call("QueryRoute", topic=definition.Resource(name="orders"))
     (told,) = [each async for each in call.received("orders")]
     for status in (answer.status, told.status):
