@@ -12,6 +12,7 @@ import typer
 from tarry.client.cli.options import OnCluster
 from tarry.client.cli.output import Output, print_json, words
 from tarry.proto.extras import require
+from tarry.proto.grpc_loop import GrpcEventLoop
 
 
 def console(
@@ -65,9 +66,9 @@ def console(
         print_json({"url": url})
     else:
         words().print(f"console: {url} (Ctrl-C ends it)", soft_wrap=True)
-    asyncio.run(
-        serve(settings, listener, (*(host or ()), listen.rpartition(":")[0]), Folders(backups, reports))
-    )
+    work = serve(settings, listener, (*(host or ()), listen.rpartition(":")[0]), Folders(backups, reports))
+    with asyncio.Runner(loop_factory=GrpcEventLoop) as runner:
+        runner.run(work)
 
 
 def _listener(listen: str) -> socket.socket:

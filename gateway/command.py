@@ -16,6 +16,7 @@ import typer
 from tarry.client.cli.options import OnCluster, cluster_command
 from tarry.client.cli.output import Output, print_json, words
 from tarry.proto.extras import require
+from tarry.proto.grpc_loop import GrpcEventLoop
 
 gateway_app = typer.Typer(
     no_args_is_help=True, help="Ways to the cluster for programs without tarry's client."
@@ -90,7 +91,8 @@ def http(
     else:
         words().print(f"gateway: {url} (Ctrl-C ends it)", soft_wrap=True)
     names = (*(host or ()), listen.rpartition(":")[0])
-    asyncio.run(serve(settings, read, listener, names, origin or (), pair))
+    with asyncio.Runner(loop_factory=GrpcEventLoop) as runner:
+        runner.run(serve(settings, read, listener, names, origin or (), pair))
 
 
 @cluster_command(gateway_app, epilog=EPILOG)
@@ -158,7 +160,9 @@ def rocketmq(
     if end_with_input and not stat.S_ISFIFO(os.fstat(0).st_mode):
         raise typer.BadParameter("standard input is no pipe", param_hint="--end-with-input")
     try:
-        asyncio.run(serve(settings, read, place, told, pair, on_listening, end_with_input=end_with_input))
+        with asyncio.Runner(loop_factory=GrpcEventLoop) as runner:
+            work = serve(settings, read, place, told, pair, on_listening, end_with_input=end_with_input)
+            runner.run(work)
     except OSError as error:
         raise typer.BadParameter(f"cannot listen on {listen}: {error}", param_hint="--listen") from None
 

@@ -52,6 +52,7 @@ from tarry.node.services.producer import ProducerService
 from tarry.node.services.query import QueryService
 from tarry.node.services.recurring import RecurringService
 from tarry.node.services.schedule_request import KEYS_OF_MESSAGE
+from tarry.proto import grpc_server
 from tarry.proto.bearer_token import PeerTokens
 from tarry.proto.files import make_folder
 from tarry.proto.reasons import Reason
@@ -273,7 +274,7 @@ class Node:
         health = connection_limits.health_and_reflection(self._health, SERVICES)
         bounds = config.connections
         options = [*server_options(self._settings), *connection_limits.options(bounds)]
-        server = grpc.aio.server(options=options)
+        server = grpc_server.server(options=options)
         entrances = (  # each with its own bounds: strangers at one leave the others free
             Entrance(
                 api,

@@ -15,6 +15,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("proto", "wheel", "replication", "node", "client", "console", "gateway", "chaos", "spark", "bench")
 
+PROTO_OF_PROGRAMS = ("extras", "grpc_loop", "grpc_server", "reasons", "version")
+
 # folder -> the other folders of ours that it may import, each "folder" or "folder.module"
 MAY_IMPORT = {
     "proto": set[str](),
@@ -22,8 +24,8 @@ MAY_IMPORT = {
     "replication": {"wheel", "proto"},
     "client": {"proto"},
     "node": {"replication", "wheel", "proto"},
-    "console": {"client", "proto.extras", "proto.reasons", "proto.version"},
-    "gateway": {"client", "proto.extras", "proto.reasons", "proto.version"},
+    "console": {"client", *(f"proto.{name}" for name in PROTO_OF_PROGRAMS)},
+    "gateway": {"client", *(f"proto.{name}" for name in PROTO_OF_PROGRAMS)},
     "chaos": {"client", "proto"},
     "bench": {"client", "proto", "wheel", "replication"},  # parts are measured by themselves, too
     "spark": {"proto"},

@@ -19,6 +19,7 @@ from tarry.gateway.rocketmq.call import Gateway
 from tarry.gateway.rocketmq.config import Config
 from tarry.gateway.rocketmq.routes import Routes
 from tarry.gateway.rocketmq.service import handlers
+from tarry.proto import grpc_server
 
 MORE_BYTES: Final = 4 << 20
 """Of a request beside the bodies that it may have, so that what is too large is refused in the answer."""
@@ -92,7 +93,7 @@ async def running(
 ) -> AsyncIterator[Served]:
     """Serve meanwhile. Calls under way end within ``end_ms``. Raises OSError."""
     limits = config.limits
-    server = grpc.aio.server(
+    server = grpc_server.server(
         options=[
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", limits.body_bytes_max + MORE_BYTES),

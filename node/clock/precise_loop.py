@@ -15,6 +15,7 @@ import sys
 import time
 from typing import Any, Final
 
+from tarry.proto.grpc_loop import GrpcEventLoop
 from tarry.replication.loop_holds import Holds
 
 _NONBLOCK_CLOEXEC: Final = os.O_NONBLOCK | os.O_CLOEXEC
@@ -29,10 +30,10 @@ class _Itimerspec(ctypes.Structure):
 
 
 def new(holds: Holds | None = None) -> asyncio.AbstractEventLoop:
-    """Return a new event loop; asyncio's own, whose turns are not measured, where there is no timerfd."""
+    """Return a new event loop; where there is no timerfd, with asyncio's timers and turns not measured."""
     if not sys.platform.startswith("linux"):
-        return asyncio.new_event_loop()
-    return asyncio.SelectorEventLoop(_PreciseSelector(holds or Holds()))
+        return GrpcEventLoop()
+    return GrpcEventLoop(_PreciseSelector(holds or Holds()))
 
 
 if sys.platform.startswith("linux"):
