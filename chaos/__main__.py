@@ -66,10 +66,13 @@ def play(
     report: Report,
     runner: asyncio.Runner | None = None,
     load: str = "",
+    *,
+    kept: bool = False,
 ) -> Verdict:
     """Play one scenario in `folder`, add it to the report if it was not skipped, and return the verdict.
 
-    `load`: the name of a load that replaces the one drawn from the seed.
+    `load`: the name of a load that replaces the one drawn from the seed. `kept`: somebody reads the nodes'
+    folders afterwards: at the end these are told to end, and not killed, so that their ledgers are closed.
 
     The history of a broken run stays in the folder, as `history.json`. gRPC needs one event loop for the
     whole process: pass the same `runner` for every scenario.
@@ -84,7 +87,7 @@ def play(
         console.print(f"  [dim]{time.monotonic() - started:6.1f} s[/]  {text}")
 
     try:
-        run = Run(scenario, folder, seed, say, load)
+        run = Run(scenario, folder, seed, say, load, kept=kept)
     except NoToxiproxy as error:
         return Verdict(scenario.name, seed, skipped=str(error))
     say(f"load: {run.traffic.what}")
@@ -153,7 +156,7 @@ def main(
         for number, one in enumerate(_chosen(scenario, minutes, runs, seed)):
             console.print(f"[bold]{number + 1}[/]  {one.name}: {one.what}")
             with _folder(one.name, keep) as folder:
-                verdict = play(one, _seed_of(one, seed), folder, page, runner, load)
+                verdict = play(one, _seed_of(one, seed), folder, page, runner, load, kept=keep is not None)
             if verdict.skipped:
                 page.skipped(verdict)
             print_verdict(verdict)

@@ -48,10 +48,22 @@ class Run:
     """One run of a scenario: its cluster, traffic and record."""
 
     def __init__(
-        self, scenario: Scenario, folder: Path, seed: int, say: Callable[[str], None], load: str = ""
+        self,
+        scenario: Scenario,
+        folder: Path,
+        seed: int,
+        say: Callable[[str], None],
+        load: str = "",
+        *,
+        kept: bool = False,
     ) -> None:
-        """Make the cluster; `load`: the name of one, empty: what the seed draws. Raises NoToxiproxy."""
+        """Make the cluster.
+
+        `load`: the name of one, empty: what the seed draws. `kept`: somebody reads the nodes' folders
+        afterwards. Raises NoToxiproxy.
+        """
         self.scenario = scenario
+        self._kept = kept
         self.seed = seed
         self.traffic = LOADS[load] if load else drawn(seed, scenario.name, scenario.loads)
         self.ahead_ms = scenario.ahead_ms()
@@ -270,9 +282,10 @@ class Run:
                 await self.consumers.stop()
                 for channel in self._channels.values():
                     await channel.close(None)
-                for node in self.cluster.local.nodes.values():
-                    if node.running:  # no need for an orderly end
-                        self.cluster.local.kill(node.name)
+                if not self._kept:  # else they close their ledgers
+                    for node in self.cluster.local.nodes.values():
+                        if node.running:
+                            self.cluster.local.kill(node.name)
 
     async def _peace(self) -> None:
         """Mend everything, stop sending, wait until all has been delivered and all replicas agree."""
