@@ -6,6 +6,7 @@ sooner without them.
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,6 +61,7 @@ def node(
     from tarry.node.process import DataDamaged, DataInUse, serve
     from tarry.node.recovery.recover_alone import RecoveryRefused
 
+    gc.enable()
     given: dict[str, Any] = {"node": name, "data": data, "listen": listen, "log_level": log_level}
     flags = {key: value for key, value in given.items() if value is not None}
     if member:

@@ -8,6 +8,7 @@ from typing import Final
 
 PACKAGES: Final = {
     "node": (
+        "grpc",
         "pysyncobj",
         "grpc_health",
         "grpc_reflection",

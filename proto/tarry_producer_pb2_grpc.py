@@ -6,7 +6,7 @@ import warnings
 from tarry.proto import tarry_producer_pb2 as tarry_dot_proto_dot_tarry__producer__pb2
 from tarry.proto import tarry_transaction_pb2 as tarry_dot_proto_dot_tarry__transaction__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.83.2'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 

@@ -5,7 +5,7 @@ import warnings
 
 from tarry.proto import tarry_recurring_pb2 as tarry_dot_proto_dot_tarry__recurring__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.83.2'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 

@@ -52,7 +52,7 @@ async def year_of_reminders(run: Run) -> None:
 
 @scenario(loads=("light", "singles"), unavailable_ms_max=1_500)
 async def strangers(run: Run) -> None:
-    """600 silent sockets at each peer port, 2,000 silent streams at the leader; a node restarts meanwhile."""
+    """Silent sockets and streams by the hundred, and paths that are no text; a node restarts meanwhile."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     leader, follower = await run.leader(), (await run.followers())[0]
@@ -60,6 +60,7 @@ async def strangers(run: Run) -> None:
     async with AsyncExitStack() as stack:
         for name in run.names:
             await stack.enter_async_context(_silent_sockets(run.cluster.local.nodes[name].peer_address))
+            await _call_no_text(run.cluster.local.nodes[name].address)
         await stack.enter_async_context(_silent_streams(run.cluster.local.nodes[leader].address))
         await run.during(2)
         async with run.disturbed("restart", follower):
@@ -92,6 +93,14 @@ async def _silent_sockets(address: str) -> AsyncIterator[None]:
         task.cancel()
         for one in held.values():
             one.close()
+
+
+async def _call_no_text(address: str) -> None:
+    """Call a method whose path is not UTF-8."""
+    async with aio.insecure_channel(address) as channel:
+        path: Any = b"/tarry.v1.ProducerService/\xff"
+        with suppress(aio.AioRpcError):
+            await channel.unary_unary(path, None, None)(b"", timeout=1)
 
 
 def _opened(host: str, port: int) -> socket.socket:

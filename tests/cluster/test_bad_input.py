@@ -206,3 +206,18 @@ def test_bytes_that_are_no_request_are_refused_by_name(shared_cluster: LocalClus
         channel.unary_unary(f"/tarry.v1.OperatorService/{method}", None, None)(b"\xff", timeout=TIMEOUT_S)
     said = refusal(caught.value)
     assert (said.reason, said.code) == ("RECORD_INVALID", INVALID)
+
+
+@pytest.mark.parametrize(
+    "path", [b"/tarry.v1.ProducerService/\xff", b"\xff\xfe", b"/", "/no.such.Service/Call"]
+)
+def test_a_path_that_is_no_method_is_refused_and_the_node_goes_on(
+    shared_cluster: LocalCluster, path: bytes | str
+) -> None:
+    address = shared_cluster.nodes[shared_cluster.wait_until_serving()].address
+    with grpc.insecure_channel(address) as channel:
+        with pytest.raises(grpc.RpcError) as refused:
+            channel.unary_unary(path, None, None)(b"", timeout=TIMEOUT_S)  # type: ignore[arg-type]
+        assert refused.value.code() in {grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN}
+    with wire(address) as stubs:
+        assert stubs.operator.ClusterStatus(ClusterStatusRequest(), timeout=TIMEOUT_S).node

@@ -5,7 +5,7 @@ import warnings
 
 from tarry.gateway.rocketmq.protocol import service_pb2 as tarry_dot_gateway_dot_rocketmq_dot_protocol_dot_service__pb2
 
-GRPC_GENERATED_VERSION = '1.85.1'
+GRPC_GENERATED_VERSION = '1.83.2'
 GRPC_VERSION = grpc.__version__
 _version_not_supported = False
 

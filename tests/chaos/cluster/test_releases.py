@@ -30,11 +30,18 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
+@pytest.fixture
+def no_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No release needs other packages than the tree: none is installed for it, which takes a minute."""
+    monkeypatch.setattr(releases, "requirements", lambda pyproject: [])
+
+
 def in_history() -> None:
     if reason := releases.lacking("0.2.0"):
         pytest.skip(reason)
 
 
+@pytest.mark.usefixtures("no_needs")
 def test_a_node_runs_the_code_of_the_release_it_was_given_and_the_tree_s_again(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,6 +57,7 @@ def test_a_node_runs_the_code_of_the_release_it_was_given_and_the_tree_s_again(
     assert node.environment == {}
 
 
+@pytest.mark.usefixtures("no_needs")
 def test_a_release_is_taken_out_of_the_history_once(monkeypatch: pytest.MonkeyPatch) -> None:
     in_history()
     monkeypatch.setenv("PATH", "")  # no git any more
@@ -68,9 +76,13 @@ def test_without_the_history_the_reason_says_what_helps(
 def test_a_release_that_needs_other_packages_than_the_tree_has_an_environment_of_its_own(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    in_history()
+    needs = releases.requirements
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(releases, "requirements", lambda pyproject: [])
+        in_history()
     pyproject = next(cache.glob("tarry/releases/*/pyproject.toml"))
     pyproject.write_text(pyproject.read_text().replace('"pysyncobj==0.3.17"', '"pysyncobj==0.3.16"'))
+    assert "pysyncobj==0.3.16" in needs(pyproject)
     log, python = tmp_path / "log", tmp_path / "python"
     python.write_text(PYTHON.format(log=log))
     python.chmod(0o755)
