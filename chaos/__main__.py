@@ -33,6 +33,7 @@ from tarry.chaos.scenarios.explore import explored
 from tarry.chaos.traffic.load import LOADS
 from tarry.chaos.verdict import BUSY, Verdict, judge
 from tarry.client.local.cluster import LocalClusterError
+from tarry.proto.grpc_loop import GrpcEventLoop
 
 console = Console(stderr=True, highlight=False, soft_wrap=True)
 for name in (
@@ -152,7 +153,7 @@ def main(
     page = Report("tarry under chaos")
     verdicts: list[Verdict] = []
     what: dict[str, str] = {}
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=GrpcEventLoop) as runner:
         for number, one in enumerate(_chosen(scenario, minutes, runs, seed)):
             console.print(f"[bold]{number + 1}[/]  {one.name}: {one.what}")
             with _folder(one.name, keep) as folder:
