@@ -65,13 +65,17 @@ class Runner:
 
     def _unsettled(self, http: httpx.Client) -> set[str]:
         found: set[str] = set()
-        begin = ""
+        cursor = ""
         while True:
             path = f"/v1/topics/{self._topic}/messages"
-            page = http.get(path, params={"group": "g", "begin": begin}).json()
+            answer = http.get(path, params={"group": "g", "cursor": cursor})
+            if answer.status_code in AGAIN:
+                continue
+            assert answer.is_success, answer.text
+            page = answer.json()
             found |= {each["id"] for each in page["messages"] if each["state"] != "settled"}
-            begin = page["next"]
-            if not begin:
+            cursor = page["cursor"]
+            if not cursor:
                 return found
 
     def _call(self, http: httpx.Client, path: str, body: Any) -> tuple[Any, bool]:
