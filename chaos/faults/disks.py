@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import subprocess
+import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -37,8 +38,15 @@ def mount_small(node: LocalNode, size_bytes: int) -> None:
 
 
 def unmount(node: LocalNode) -> None:
-    """Take it away again, with all that is on it."""
-    subprocess.run(["umount", "--lazy", str(node.folder)], check=False)
+    """Take it away again, with all that is on it but the ledger, for whoever reads the run's folder."""
+    ledger = node.folder / "ledger"
+    with tempfile.TemporaryDirectory(dir=node.folder.parent) as beside:
+        kept = Path(beside) / "ledger"
+        if ledger.is_dir():
+            shutil.copytree(ledger, kept)
+        subprocess.run(["umount", "--lazy", str(node.folder)], check=False)
+        if kept.is_dir() and not ledger.exists():
+            kept.rename(ledger)
 
 
 def fill(node: LocalNode) -> None:

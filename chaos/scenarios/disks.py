@@ -11,7 +11,7 @@ from tarry.chaos.run import Run
 from tarry.chaos.scenario import SHORT_JOURNAL, scenario
 
 DISK_BYTES = 256 << 20
-FULL = {"limits": {"disk_free_bytes_min": 1 << 20}}  # the disks are small
+FULL = {name: {"disk_free_bytes_min": 1 << 20} for name in ("limits", "ledger")}  # the disks are small
 
 
 def _small_disks(run: Run) -> None:
