@@ -8,7 +8,6 @@ from typing import Final
 
 PACKAGES: Final = {
     "node": (
-        "grpc",
         "pysyncobj",
         "grpc_health",
         "grpc_reflection",
