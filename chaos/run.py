@@ -286,9 +286,10 @@ class Run:
                 if not self._kept:  # else they close their ledgers
                     for node in ending:
                         self.cluster.local.kill(node.name)
-        for node in ending if self._kept else ():
-            whole = node.process is not None and node.process.returncode == 0
-            self.expect(whole, f"{node.name} did not end in order, so its ledger may not be whole")
+        if self._kept:
+            for node in ending:
+                whole = node.process is not None and node.process.returncode == 0
+                self.expect(whole, f"{node.name} did not end in order, so its ledger may not be whole")
 
     async def _peace(self) -> None:
         """Mend everything, stop sending, wait until all has been delivered and all replicas agree."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -11,8 +10,8 @@ import typer
 
 from tarry.client.cli.options import OnCluster
 from tarry.client.cli.output import Output, print_json, words
+from tarry.proto import grpc_loop
 from tarry.proto.extras import require
-from tarry.proto.grpc_loop import GrpcEventLoop
 
 
 def console(
@@ -66,9 +65,9 @@ def console(
         print_json({"url": url})
     else:
         words().print(f"console: {url} (Ctrl-C ends it)", soft_wrap=True)
-    work = serve(settings, listener, (*(host or ()), listen.rpartition(":")[0]), Folders(backups, reports))
-    with asyncio.Runner(loop_factory=GrpcEventLoop) as runner:
-        runner.run(work)
+    grpc_loop.run(
+        serve(settings, listener, (*(host or ()), listen.rpartition(":")[0]), Folders(backups, reports))
+    )
 
 
 def _listener(listen: str) -> socket.socket:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import ssl
@@ -15,8 +14,8 @@ import typer
 
 from tarry.client.cli.options import OnCluster, cluster_command
 from tarry.client.cli.output import Output, print_json, words
+from tarry.proto import grpc_loop
 from tarry.proto.extras import require
-from tarry.proto.grpc_loop import GrpcEventLoop
 
 gateway_app = typer.Typer(
     no_args_is_help=True, help="Ways to the cluster for programs without tarry's client."
@@ -91,8 +90,7 @@ def http(
     else:
         words().print(f"gateway: {url} (Ctrl-C ends it)", soft_wrap=True)
     names = (*(host or ()), listen.rpartition(":")[0])
-    with asyncio.Runner(loop_factory=GrpcEventLoop) as runner:
-        runner.run(serve(settings, read, listener, names, origin or (), pair))
+    grpc_loop.run(serve(settings, read, listener, names, origin or (), pair))
 
 
 @cluster_command(gateway_app, epilog=EPILOG)
@@ -160,9 +158,7 @@ def rocketmq(
     if end_with_input and not stat.S_ISFIFO(os.fstat(0).st_mode):
         raise typer.BadParameter("standard input is no pipe", param_hint="--end-with-input")
     try:
-        with asyncio.Runner(loop_factory=GrpcEventLoop) as runner:
-            work = serve(settings, read, place, told, pair, on_listening, end_with_input=end_with_input)
-            runner.run(work)
+        grpc_loop.run(serve(settings, read, place, told, pair, on_listening, end_with_input=end_with_input))
     except OSError as error:
         raise typer.BadParameter(f"cannot listen on {listen}: {error}", param_hint="--listen") from None
 

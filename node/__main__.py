@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 
 import typer
@@ -11,7 +10,6 @@ import typer
 def main() -> None:
     """Run a command; ``tarry node`` without loading the others."""
     if sys.argv[1:2] == ["node"]:
-        gc.disable()  # a tenth of a start: what is imported stays, and is looked through a dozen times
         from tarry.node.command import node
 
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

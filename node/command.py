@@ -54,6 +54,7 @@ def node(
     Exit codes: 0 ended, 1 failed, 2 the configuration is wrong, or port or folder in use, 3 damaged data.
     """
     require("node")
+    gc.disable()  # a tenth of a start: what is imported stays, and is looked through a dozen times
     from tarry.node.app import CannotListen
     from tarry.node.config import faults
     from tarry.node.config_source import ConfigSource

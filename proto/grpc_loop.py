@@ -10,15 +10,22 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import socket
-import struct
+import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 TURN_EVENTS: Final = 64
 """For which a turn makes room in a full socket. Each takes some 0.1 ms, in what it wakes."""
-_COUNT: Final = struct.Struct("i")
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Return what the coroutine returns; as ``asyncio.run``, on a loop of this kind."""
+    with asyncio.Runner(loop_factory=GrpcEventLoop) as runner:
+        return runner.run(work)
 
 
 class GrpcEventLoop(asyncio.SelectorEventLoop):
@@ -38,9 +45,7 @@ def _is_of_grpc(callback: Callable[..., Any]) -> bool:
 
 
 def _take(read_socket: socket.socket, handle_events: Callable[[], Any]) -> None:
-    waiting = bytearray(_COUNT.size)
-    fcntl.ioctl(read_socket, termios.FIONREAD, waiting)
-    (count,) = _COUNT.unpack(waiting)
+    count = int.from_bytes(fcntl.ioctl(read_socket, termios.FIONREAD, bytes(4)), sys.byteorder)
     if count > 1:
         read_socket.recv(min(count, TURN_EVENTS) - 1)  # the last is for the handler
     handle_events()

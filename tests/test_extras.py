@@ -138,10 +138,11 @@ assert "opentelemetry" not in asked
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def packages(lines: list[str]) -> set[str]:
+    return {re.split("[<>=]", line)[0].lower() for line in lines}
+
+
 def test_a_node_asks_for_each_package_of_its_extra() -> None:
     of_package = packages_distributions()
     asked = {name.lower().replace("_", "-") for package in PACKAGES["node"] for name in of_package[package]}
-    wanted, everybody_s = (
-        {re.split("[<>=]", line)[0].lower() for line in lines} for lines in (EXTRAS["node"], BASE)
-    )
-    assert asked == wanted - everybody_s
+    assert asked == packages(EXTRAS["node"]) - packages(BASE)

@@ -12,7 +12,7 @@ import pytest
 
 from tarry.client.local.cluster import LocalCluster
 from tests.cluster.gateways import GatewayProcess, gateway_process
-from tests.cluster.test_gateway_push import Receiver, pushing, until
+from tests.cluster.test_gateway_push import Receiver, left, pushing, until
 
 pytestmark = pytest.mark.beside
 
@@ -56,27 +56,13 @@ class Runner:
         been taken, and the cluster knows.
         """
         with self._gateway.client() as http:
-            waiting = (set(self.scheduled.values()) - self.acknowledged) & self._unsettled(http)
+            unsettled = {each["id"] for each in left(http, self._topic, "g")}
+            waiting = (set(self.scheduled.values()) - self.acknowledged) & unsettled
             return [
                 f"{[each for each in self.received if each['id'] == one]}: "
                 f"{http.get(f'/v1/messages/{one}').text}"
                 for one in sorted(waiting)
             ]
-
-    def _unsettled(self, http: httpx.Client) -> set[str]:
-        found: set[str] = set()
-        cursor = ""
-        while True:
-            path = f"/v1/topics/{self._topic}/messages"
-            answer = http.get(path, params={"group": "g", "cursor": cursor})
-            if answer.status_code in AGAIN:
-                continue
-            assert answer.is_success, answer.text
-            page = answer.json()
-            found |= {each["id"] for each in page["messages"] if each["state"] != "settled"}
-            cursor = page["cursor"]
-            if not cursor:
-                return found
 
     def _call(self, http: httpx.Client, path: str, body: Any) -> tuple[Any, bool]:
         """Return what is answered, and whether the call was repeated."""
@@ -137,12 +123,12 @@ def test_leaders_killed_under_http_clients_lose_nothing_and_mark_repetitions(clu
         time.sleep(1)
         kill_leaders(cluster, 2)
         runner.finish()
-        left = runner.left()
+        waiting = runner.left()
     assert runner.unexpected == []
     ids = list(runner.scheduled.values())
     assert len(ids) > 20
     assert len(set(ids)) == len(ids)
-    assert left == []
+    assert waiting == []
     assert runner.acknowledged <= {message["id"] for message in runner.received}
     seen: set[str] = set()
     for message in runner.received:

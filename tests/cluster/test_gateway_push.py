@@ -132,13 +132,20 @@ def schedule(http: httpx.Client, topic: str, **message: Any) -> str:
     return str(answer.json()["id"])
 
 
-def left(http: httpx.Client, topic: str) -> list[dict[str, Any]]:
-    """Return what of a topic is not settled by the push's group, once there is one."""
-    answer = http.get(f"/v1/topics/{topic}/messages", params={"group": "push"})
-    if answer.status_code == 404:
-        return [{"state": "of no group yet"}]
-    assert answer.is_success, answer.text
-    return [each for each in answer.json()["messages"] if each["state"] != "settled"]
+def left(http: httpx.Client, topic: str, group: str = "push") -> list[dict[str, Any]]:
+    """Return what of a topic is not settled by the group, once there is one."""
+    found: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        answer = http.get(f"/v1/topics/{topic}/messages", params={"group": group, "cursor": cursor})
+        if answer.status_code == 404:
+            return [{"state": "of no group yet"}]
+        assert answer.is_success, answer.text
+        page = answer.json()
+        found += [each for each in page["messages"] if each["state"] != "settled"]
+        cursor = page["cursor"]
+        if not cursor:
+            return found
 
 
 def test_a_due_message_is_posted_signed_and_acknowledged(

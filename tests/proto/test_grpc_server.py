@@ -7,7 +7,7 @@ import contextlib
 import gc
 import hashlib
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from multiprocessing import get_context
 from typing import Any
@@ -19,7 +19,7 @@ from grpc import aio
 from grpc._cython import cygrpc
 
 from tarry.proto import grpc_server
-from tarry.proto.grpc_loop import GrpcEventLoop
+from tarry.proto.grpc_loop import run
 
 CALLS = 200
 """Each has some four events: more than the socket of grpc.aio has room for."""
@@ -27,17 +27,12 @@ LARGE = bytes(4 << 20)
 ECHO = "/a.Service/Echo"
 
 
-def run(play: Coroutine[Any, Any, None]) -> None:
-    with asyncio.Runner(loop_factory=GrpcEventLoop) as runner:
-        runner.run(play)
-
-
 def call_at_once(port: int, calls: int) -> None:
     """In another process: the turns of the loop under test are the server's alone."""
 
     async def play() -> None:
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            call = channel.unary_unary("/a.Service/Echo")
+            call = channel.unary_unary(ECHO)
             await asyncio.gather(*(call(b"%d" % number, wait_for_ready=True) for number in range(calls)))
 
     asyncio.run(play())
@@ -113,10 +108,10 @@ def test_a_server_ends_while_it_waits_for_calls_and_serves_no_more() -> None:
     async def play() -> None:
         echo = Echo()
         async with serving(echo) as port, aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            assert await channel.unary_unary("/a.Service/Echo")(b"x", wait_for_ready=True) == b"x"
+            assert await channel.unary_unary(ECHO)(b"x", wait_for_ready=True) == b"x"
         async with aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             with pytest.raises(aio.AioRpcError):
-                await channel.unary_unary("/a.Service/Echo")(b"x", timeout=5)
+                await channel.unary_unary(ECHO)(b"x", timeout=5)
         left = {task.get_coro().__qualname__ for task in asyncio.all_tasks()}  # type: ignore[union-attr]
         assert not any("_ManyCalls" in name for name in left)
 
@@ -136,7 +131,7 @@ def test_a_limit_of_calls_holds() -> None:
             serving(Held(), maximum_concurrent_rpcs=3) as port,
             aio.insecure_channel(f"127.0.0.1:{port}") as channel,
         ):
-            call = channel.unary_unary("/a.Service/Echo")
+            call = channel.unary_unary(ECHO)
             calls = [asyncio.ensure_future(call(b"x", wait_for_ready=True)) for _ in range(8)]
             ends: list[object] = []
             for end in asyncio.as_completed(calls):
@@ -160,7 +155,7 @@ def test_a_path_that_is_no_text_is_refused_and_the_server_goes_on() -> None:
                 with pytest.raises(aio.AioRpcError) as refused:
                     await channel.unary_unary(path)(b"x", timeout=60, wait_for_ready=True)
                 assert refused.value.code() in {grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNIMPLEMENTED}
-            assert await channel.unary_unary("/a.Service/Echo")(b"x", timeout=60) == b"x"
+            assert await channel.unary_unary(ECHO)(b"x", timeout=60) == b"x"
 
     run(play())
 
@@ -196,7 +191,7 @@ def test_a_call_that_has_ended_is_kept_by_nobody() -> None:
                 return request
 
         async with serving(Keeping()) as port, aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            call = channel.unary_unary("/a.Service/Echo")
+            call = channel.unary_unary(ECHO)
             for _ in range(2):
                 await asyncio.gather(*(call(b"x", wait_for_ready=True) for _ in range(50)))
         gc.collect()
