@@ -40,6 +40,7 @@ RUN_S_MAX = 1_200
 RECOVER_MS = 2_000  # after a fault is over, until clients and nodes have found each other again
 SAW_MS = 500
 BEHIND_MS = 100  # how old what followers know of deliveries may be: two heartbeats
+ALL_BEHIND_MS = 500  # with all nodes what they knew is lost: only acknowledgements in their logs tell
 TOLD_TIMES = 100
 ASKED_S = 5.0
 
@@ -112,11 +113,17 @@ class Run:
 
     @asynccontextmanager
     async def disturbed(
-        self, name: str, node: str = "", *, loose_ms: int = 50, loose: bool = False
+        self,
+        name: str,
+        node: str = "",
+        *,
+        behind_ms: int = BEHIND_MS,
+        loose_ms: int = 50,
+        loose: bool = False,
     ) -> AsyncIterator[None]:
         """Mark the block as a time in which something is broken.
 
-        What a leader delivered from BEHIND_MS before it until `loose_ms` after its begin (`loose`: its
+        What a leader delivered from `behind_ms` before it until `loose_ms` after its begin (`loose`: its
         end) may come again: its successor could not know.
         """
         start = self.cluster.happened(name, node).at_mono_ms
@@ -126,7 +133,7 @@ class Run:
         finally:
             end = self.cluster.happened(f"end of {name}", node).at_mono_ms
             self.spans.append((start, end + RECOVER_MS))
-            self.windows.append((start - BEHIND_MS, end + RECOVER_MS if loose else start + loose_ms))
+            self.windows.append((start - behind_ms, end + RECOVER_MS if loose else start + loose_ms))
 
     def forgets(self, begin_mono_ms: int, before_ms: int) -> None:
         """Note that the cluster may have forgotten all from `before_ms` before a moment until now."""
@@ -157,7 +164,7 @@ class Run:
         self, away_s: float = 0.0, *, name: str = "crash of all", loose: bool = False
     ) -> None:
         """Kill all nodes (SIGKILL), and start all again; return once they serve."""
-        async with self.disturbed(name, loose_ms=500, loose=loose):
+        async with self.disturbed(name, behind_ms=ALL_BEHIND_MS, loose_ms=500, loose=loose):
             for each in self.names:
                 self.cluster.kill(each)
             await self.during(away_s)

@@ -7,7 +7,7 @@ import time
 from tarry.chaos.cluster.cluster import now_ms
 from tarry.chaos.faults import clocks
 from tarry.chaos.faults.clocks import HOUR_MS, INEXACT_MS, to_the_next_hour_ms
-from tarry.chaos.run import Run
+from tarry.chaos.run import ALL_BEHIND_MS, Run
 from tarry.chaos.scenario import scenario
 
 SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
@@ -110,7 +110,7 @@ async def clocks_that_jump_while_a_follower_is_down(run: Run) -> None:
 async def wakes_up_in_the_future(run: Run) -> None:
     """All nodes down; one wakes up first, alone and an hour ahead, and knows no clock but its own."""
     name = run.names[0]
-    async with run.disturbed("all down", loose_ms=500):
+    async with run.disturbed("all down", behind_ms=ALL_BEHIND_MS, loose_ms=500):
         for each in run.names:
             run.cluster.kill(each)
         run.cluster.happened("clock", name)

@@ -109,7 +109,8 @@ class Held:
         return {draft.token: found for draft, found in zip(drafts, answer.ids, strict=True)}
 
     async def _cancel(self, producer: Producer, ids: dict[int, str]) -> None:
-        released = {token for token, found in ids.items() if await self._is_released(producer, token, found)}
+        looks = await asyncio.gather(*(self._is_released(producer, *pair) for pair in ids.items()))
+        released = {token for token, there in zip(ids, looks, strict=True) if there}
         at_ms = mono_ms()
         try:
             outcomes = await producer.cancel_many(ids.values())

@@ -23,6 +23,7 @@ from tarry.client.errors import NotPermitted, OutcomeUnknown, TarryError, Unavai
 from tarry.client.settings import Settings
 from tarry.proto import bearer_token
 from tarry.proto import tarry_operator_pb2 as operator_pb
+from tarry.proto.grpc_loop import many_events_of
 from tarry.proto.reasons import Reason
 from tarry.proto.tarry_consumer_pb2_grpc import ConsumerServiceStub
 from tarry.proto.tarry_operator_pb2_grpc import OperatorServiceStub
@@ -46,11 +47,12 @@ class Node:
         options = settings.channel_options()
         self.address = address
         target = settings.dial.get(address, address)
-        self.channel = (
-            aio.secure_channel(target, settings.tls.credentials(), options)
-            if settings.tls
-            else aio.insecure_channel(target, options)
-        )
+        with many_events_of(asyncio.get_running_loop()):
+            self.channel = (
+                aio.secure_channel(target, settings.tls.credentials(), options)
+                if settings.tls
+                else aio.insecure_channel(target, options)
+            )
         self.producer = ProducerServiceStub(self.channel)
         self.consumer = ConsumerServiceStub(self.channel)
         self.query = QueryServiceStub(self.channel)
