@@ -18,9 +18,11 @@ import fcntl
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from threading import RLock
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +49,10 @@ class ProgressDiffers(ValueError):
     """The folder is of another import: the text says what to give."""
 
 
+class ProgressClosed(RuntimeError):
+    """A write of an import that was broken off: its folder may be another's by now."""
+
+
 class Step(NamedTuple):
     """A step that is done."""
 
@@ -63,12 +69,35 @@ class Step(NamedTuple):
         return f"step-{self.number:08}-{self.end}-{self.taken}-{self.refused}-{self.skipped}.parquet"
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _exclusive(
+    method: Callable[Concatenate[Progress, P], R],
+) -> Callable[Concatenate[Progress, P], R]:
+    """Have no other write beside this one, and none behind close(): threads of an import that is broken off
+    go on behind it.
+    """
+
+    @wraps(method)
+    def alone(self: Progress, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._writes:
+            if self._closed:
+                raise ProgressClosed(f"{self.folder} is closed")
+            return method(self, *args, **kwargs)
+
+    return alone
+
+
 class Progress:
     """The folder of one import; held by a lock, so that it is not run twice at once."""
 
     def __init__(self, folder: Path) -> None:
-        """Open or make it. Raises OSError; ProgressDiffers where another process has it."""
+        """Open or make it. Raises OSError; ProgressDiffers where another import has it."""
         self.folder = folder
+        self._writes = RLock()
+        self._closed = False
         (folder / "ids").mkdir(parents=True, exist_ok=True)
         self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -106,6 +135,7 @@ class Progress:
         """Path of the copy of a source that changes."""
         return self.folder / "source.parquet"
 
+    @_exclusive
     def keep_copy(self, side: Path) -> None:
         """Give a copy that has been written its name, once it is on disk. Raises OSError."""
         _sync(side)
@@ -117,10 +147,11 @@ class Progress:
         """Counts of an import that is done; else None."""
         return _read_json(self.folder / "result.json")
 
+    @_exclusive
     def begin(self, told: Mapping[str, Any]) -> None:
         """Note what is imported. Raises OSError."""
         self.told = {"version": VERSION, **told}
-        self._write("import.json", self.told)
+        self._replace("import.json", self.told)
 
     def check(self, what: Mapping[str, Any]) -> None:
         """Compare what is to be imported with what an earlier start noted. Raises ProgressDiffers."""
@@ -138,6 +169,7 @@ class Progress:
         begun = (int(path.name.removeprefix("begun-")) for path in self.folder.glob("begun-*"))
         return sorted(number for number in begun if number >= len(self.done))
 
+    @_exclusive
     def begin_step(self, number: int) -> None:
         """Note that some of a step may be sent from now on. Raises OSError."""
         path = self.folder / f"begun-{number:08}"
@@ -145,6 +177,7 @@ class Progress:
             path.touch()
             _sync(self.folder)
 
+    @_exclusive
     def end_step(self, step: Step, ids: Iterable[pa.RecordBatch]) -> None:
         """Note the ids of a step, which is done. Raises OSError."""
         folder = self.folder / "ids"
@@ -161,6 +194,7 @@ class Progress:
                 del self.refused[row]
         (self.folder / f"begun-{step.number:08}").unlink(missing_ok=True)
 
+    @_exclusive
     def refuse(self, faults: Iterable[Fault]) -> None:
         """Note rows that the cluster refused. Raises OSError."""
         fresh = [fault for fault in faults if fault.row not in self.refused]
@@ -171,13 +205,16 @@ class Progress:
             os.fsync(file.fileno())
         self.refused.update((fault.row, fault) for fault in fresh)
 
+    @_exclusive
     def finish(self, result: Mapping[str, Any]) -> None:
         """Note that all is done. Raises OSError."""
-        self._write("result.json", result)
+        self._replace("result.json", result)
 
     def close(self) -> None:
-        """Let another process have the folder."""
-        os.close(self._lock)
+        """Let another import have the folder, once the write is over that a thread is in the middle of."""
+        with self._writes:
+            self._closed = True
+            os.close(self._lock)
 
     def _step(self, path: Path) -> Step:
         match = _STEP.fullmatch(path.name)
@@ -185,7 +222,7 @@ class Progress:
             raise ProgressDiffers(f"{path} is no file of an import: begin anew with another folder")
         return Step(*map(int, match.groups()))
 
-    def _write(self, name: str, value: Mapping[str, Any]) -> None:
+    def _replace(self, name: str, value: Mapping[str, Any]) -> None:
         side = self.folder / f"{name}.unfinished"
         with side.open("w", encoding="utf-8") as file:
             json.dump(value, file, ensure_ascii=False, indent=1)

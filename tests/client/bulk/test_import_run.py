@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from tarry.client.aio import connect
 from tarry.client.bulk import import_run
 from tarry.client.bulk.import_run import ClusterDiffers, CountDiffers, UnsureSteps
 from tarry.client.bulk.mapping import UNSURE
-from tarry.client.bulk.progress import STEP_BATCHES, Progress, ProgressDiffers
+from tarry.client.bulk.progress import STEP_BATCHES, Progress, ProgressClosed, ProgressDiffers
 from tarry.client.bulk.values import Files, InvalidSource
 from tarry.client.errors import OutcomeUnknown, Refused
 from tarry.node.config import Limits
@@ -380,3 +382,37 @@ async def test_a_source_that_is_not_there_leaves_no_folder(tmp_path: Path) -> No
         with pytest.raises(InvalidSource, match="name one"):
             await anext(client.bulk().import_rows(Files(tmp_path / "none.csv"), tmp_path / "progress"))
     assert not (tmp_path / "progress").exists()
+
+
+def test_threads_of_an_import_that_was_broken_off_write_nothing_behind_its_end(tmp_path: Path) -> None:
+    progress = Progress(tmp_path)
+    progress.close()
+    for late in (partial(progress.begin, {}), partial(progress.begin_step, 0), partial(progress.finish, {})):
+        with pytest.raises(ProgressClosed):
+            late()
+    assert {path.name for path in tmp_path.iterdir()} == {"ids", "lock"}
+
+
+def test_a_folder_is_nobody_elses_while_a_thread_is_in_the_middle_of_a_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = Event(), Event()
+
+    def fsync(_: int) -> None:
+        begun.set()
+        may_end.wait()
+
+    progress = Progress(tmp_path)
+    monkeypatch.setattr("tarry.client.bulk.progress.os.fsync", fsync)
+    writer, closer = Thread(target=progress.begin, args=({},)), Thread(target=progress.close)
+    writer.start()
+    begun.wait()
+    closer.start()
+    with pytest.raises(ProgressDiffers, match="in use"):
+        Progress(tmp_path)
+    may_end.set()
+    writer.join()
+    closer.join()
+    progress = Progress(tmp_path)
+    assert progress.told == {"version": 1}
+    progress.close()
