@@ -107,6 +107,11 @@ bench: $(BENCH_READY) ## tarry and its peers side by side, 15 minutes at most (A
 bench-quick: $(BENCH_READY) ## the same in two minutes: few rows, few systems, short turns
 	@$(PY) -m tarry.bench.side_by_side --quick $(ARGS)
 
+.PHONY: bench-rocketmq-clients
+bench-rocketmq-clients: $(BENCH_READY) ## RocketMQ's own clients at the gateway and at RocketMQ itself, in turns (15 min, ARGS="--language go")
+	@.ci/rocketmq-clients || true
+	@$(PY) -m tarry.bench.rocketmq_clients $(ARGS)
+
 .PHONY: bench-readme
 bench-readme: $(READY) ## the newest figures of bench and bench-wheel into README and bench/NOTES
 	@$(PY) -m tarry.bench.readme

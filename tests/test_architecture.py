@@ -77,7 +77,7 @@ ROOMS = {
     ),
     "console": ("views", "pages"),
     "gateway": ("push", "http", "rocketmq"),
-    "chaos": ("checks", "cluster", "traffic", "faults", "report", "scenarios"),
+    "chaos": ("checks", "cluster", "traffic.rocketmq_programs", "traffic", "faults", "report", "scenarios"),
     "spark": ("checks",),
 }
 

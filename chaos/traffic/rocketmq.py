@@ -1,6 +1,6 @@
 """RocketMQ's own clients of several languages under load, each a program in a process, at gateways.
 
-A program (`rocketmq_load`, and those of `rocketmq_programs`) is one client of each kind: a producer, a push
+A program (of `rocketmq_programs`) is one client of each kind: a producer, a push
 consumer of the group `push` and a simple consumer of the group `simple`, on one topic for all languages, so
 that each gets what the others send. A message's body is its token in decimal; by its last digit it is
 
@@ -28,13 +28,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from asyncio.subprocess import Process
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -42,19 +41,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from tarry.chaos.cluster.cluster import mono_ms, now_ms
-from tarry.chaos.cluster.toxiproxy import cache_folder
 from tarry.chaos.history import Answer, Cancelled, Delivered, Done, GatewayClients, Sent
 from tarry.chaos.traffic.traffic import patiently
 from tarry.client.local.free_ports import free_ports
+from tarry.client.local.rocketmq_programs import LANGUAGES, command_of
 
 PROGRAMS: Final = Path(__file__).parent / "rocketmq_programs"
 TOPIC: Final = "rocketmq"
 GROUPS: Final = ("push", "simple")
-JAR: Final = "rocketmq-client-java-5.2.0.jar"
 GATEWAYS: Final = 2
 TOKENS: Final = 1_000_000
 """Tokens of one program; the last digit of its first one is 0."""
-BUILT_S: Final = 240.0
 STEP_S: Final = 90.0
 """In which a program begins, stops or ends; on an idle machine it takes some seconds."""
 COMES_S: Final = 60.0
@@ -62,43 +59,6 @@ ONE_TOO_MANY_S: Final = 3.0
 """In which what should not come would."""
 WAS_GIVEN: Final = ("40401", "MESSAGE_NOT_FOUND")
 """In the error of a recall that came too late: a consumer was given the message."""
-
-
-def missing_python() -> str:
-    """Return what the client for Python lacks on this machine; empty: nothing."""
-    return "" if find_spec("rocketmq") else "rocketmq-python-client is not installed"
-
-
-def missing_node() -> str:
-    return _missing("node", "node", "node_modules/rocketmq-client-nodejs")
-
-
-def missing_java() -> str:
-    return _missing("java", "java", JAR)
-
-
-def missing_go() -> str:
-    return _missing("go", "go", "go.sum")
-
-
-def _missing(language: str, program: str, file: str) -> str:
-    if shutil.which(program) is None:
-        return f"{program} is not installed"
-    there = (_installed(language) / file).exists()
-    return "" if there else f"RocketMQ's client for {language} is not there: .ci/rocketmq-clients installs it"
-
-
-def _installed(language: str) -> Path:
-    return cache_folder() / "rocketmq" / language
-
-
-LANGUAGES: Final[dict[str, Callable[[], str]]] = {
-    "python": missing_python,
-    "node": missing_node,
-    "java": missing_java,
-    "go": missing_go,
-}
-"""By name: what says why its client is not there."""
 
 
 def no_clients() -> str:
@@ -252,11 +212,11 @@ class Clients:
     async def _start(self, language: str, address: str, token: int) -> Program:
         home = self.folder / language
         home.mkdir()
-        command, environment = await self._command(language, home)
+        command = await command_of(language, PROGRAMS, "load", home)
         errors = self.folder / f"{language}.log"
         with errors.open("wb") as file:
             process = await asyncio.create_subprocess_exec(
-                *command,
+                *command.words,
                 address,
                 TOPIC,
                 str(token),
@@ -264,29 +224,9 @@ class Clients:
                 stdout=subprocess.PIPE,
                 stderr=file,
                 cwd=home,
-                env={**os.environ, "HOME": str(home), **environment},
+                env={**os.environ, **command.environment},
             )
         return Program(language, process, errors)
-
-    async def _command(self, language: str, home: Path) -> tuple[list[str], dict[str, str]]:
-        """Return what runs a program, and its environment; clients log into `home`."""
-        installed = _installed(language)
-        if language == "python":
-            return [sys.executable, "-m", "tarry.chaos.traffic.rocketmq_load"], {}
-        if language == "node":
-            modules = {"NODE_PATH": str(installed / "node_modules")}
-            return ["node", str(PROGRAMS / "load.cjs")], modules
-        if language == "java":
-            options = ["-Xmx256m", f"-Duser.home={home}", "-cp", str(installed / JAR)]
-            return ["java", *options, str(PROGRAMS / "Load.java")], {}
-        built = home / "load"
-        building = await asyncio.create_subprocess_exec(
-            "go", "build", "-o", str(built), str(PROGRAMS / "load.go"), cwd=installed, stderr=subprocess.PIPE
-        )
-        _, errors = await asyncio.wait_for(building.communicate(), BUILT_S)
-        if building.returncode:
-            self.complaints.append(f"the program of Go was not built: {errors.decode()}")
-        return [str(built)], {}
 
     async def read(self, program: Program) -> None:
         """Write down what a program tells, until it ends."""

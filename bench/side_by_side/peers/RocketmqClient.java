@@ -24,6 +24,7 @@ import org.apache.rocketmq.client.impl.MQClientAPIImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageDecoder;
@@ -164,8 +165,11 @@ public final class RocketmqClient {
         }
     }
 
-    private void open(String lane) throws MQClientException {
-        producer.createTopic(producer.getCreateTopicKey(), lane, QUEUES, Map.of("+message.type", "DELAY"));
+    /** Make a topic at the broker itself: the producer's own call drops its attributes. */
+    private void open(String lane) throws Exception {
+        TopicConfig topic = new TopicConfig(lane, QUEUES, QUEUES);
+        topic.setAttributes(Map.of("+message.type", "DELAY"));
+        api().createTopic(broker, producer.getCreateTopicKey(), topic, 10_000);
         lanes.put(lane, new Lane());
     }
 

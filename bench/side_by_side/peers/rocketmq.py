@@ -76,10 +76,11 @@ class Rocketmq(Peer):
     async def start(self, folder: Path) -> None:
         self._folder = folder
         named, *ports = free_ports(7)
+        self.name_server = f"127.0.0.1:{named}"
         self._ports = ports[:3]
         config = folder / "names.conf"
         config.write_text(f"listenPort={named}\nbindAddress=127.0.0.1\n")
-        names = _java(folder / "names", 64, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(config))
+        names = java(folder / "names", 64, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(config))
         self._names = Server(names, folder, "names")
         self._servers = []
         for number, (port, ha_port) in enumerate(zip(ports[:3], ports[3:], strict=True)):
@@ -88,7 +89,7 @@ class Rocketmq(Peer):
                 **BROKER,
                 "brokerId": number,
                 "brokerRole": "SLAVE" if number else "SYNC_MASTER",
-                "namesrvAddr": f"127.0.0.1:{named}",
+                "namesrvAddr": self.name_server,
                 "listenPort": port,
                 "haListenPort": ha_port,
                 **({"haMasterAddress": f"127.0.0.1:{ports[3]}"} if number else {}),
@@ -96,11 +97,11 @@ class Rocketmq(Peer):
                 "storePathCommitLog": home / "store" / "commitlog",
             }
             config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-            command = _java(home, 512, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(config))
+            command = java(home, 512, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(config))
             self._servers.append(Server(command, folder, f"b{number}"))
         self._names.start()
         await self._names.wait_for_port(named)
-        self._client = Driver(folder, f"127.0.0.1:{named}", f"127.0.0.1:{ports[0]}")
+        self._client = Driver(folder, self.name_server, f"127.0.0.1:{ports[0]}")
         await self._client.start()
         await self.resume()
 
@@ -176,7 +177,7 @@ class Driver:
 
     def __init__(self, folder: Path, named: str, broker: str) -> None:
         self._log = folder / "client.log"
-        self._command = _java(folder / "client", 256, "RocketmqClient", named, broker, str(THREADS))
+        self._command = java(folder / "client", 256, "RocketmqClient", named, broker, str(THREADS))
         self._numbers = itertools.count(1)
         self._answers: dict[int, asyncio.Future[bytes]] = {}
         self._deliveries: dict[int, asyncio.Queue[bytes]] = {}
@@ -239,7 +240,7 @@ class Driver:
                     answer.set_exception(PeerFailed(f"the client has ended: {self._log.read_text()[-500:]}"))
 
 
-def _java(home: Path, heap_mib: int, program: str, *arguments: str) -> list[str]:
+def java(home: Path, heap_mib: int, program: str, *arguments: str) -> list[str]:
     """Return a command with a small heap, whose files are all below `home`."""
     opened = [f"--add-{what}={each}=ALL-UNNAMED" for each in OPENED for what in ("opens", "exports")]
     heap = [f"-Xms{heap_mib}m", f"-Xmx{heap_mib}m", "-XX:+UseG1GC"]

@@ -1,4 +1,4 @@
-// RocketMQ's own client for Java, as rocketmq_load.py is for Python.
+// RocketMQ's own client for Java, as load.py is for Python.
 // Usage: java -cp JAR Load.java HOST:PORT TOPIC FIRST_TOKEN
 
 import java.io.BufferedReader;

@@ -1,4 +1,4 @@
-// RocketMQ's own client for Node, as rocketmq_load.py is for Python.
+// RocketMQ's own client for Node, as load.py is for Python.
 // Usage: node load.cjs HOST:PORT TOPIC FIRST_TOKEN
 const readline = require('node:readline');
 const { ConsumeResult, Producer, PushConsumer, SimpleConsumer } = require('rocketmq-client-nodejs');

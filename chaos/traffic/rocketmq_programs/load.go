@@ -1,4 +1,4 @@
-// RocketMQ's own client for Go, as rocketmq_load.py is for Python. Usage: load HOST:PORT TOPIC FIRST_TOKEN
+// RocketMQ's own client for Go, as load.py is for Python. Usage: load HOST:PORT TOPIC FIRST_TOKEN
 //
 // It tells no "done": its Ack returns no error where the answer is a refusal.
 package main

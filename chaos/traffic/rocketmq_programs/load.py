@@ -1,6 +1,6 @@
 """RocketMQ's own client for Python under load, as the programs of the other languages are for theirs.
 
-    python -m tarry.chaos.traffic.rocketmq_load HOST:PORT TOPIC FIRST_TOKEN
+    python load.py HOST:PORT TOPIC FIRST_TOKEN
 
 What is sent, told and read: `tarry.chaos.traffic.rocketmq`.
 """

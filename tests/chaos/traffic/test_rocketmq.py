@@ -12,7 +12,8 @@ import pytest
 
 from tarry.chaos.history import Answer, GatewayClients
 from tarry.chaos.traffic import rocketmq
-from tarry.chaos.traffic.rocketmq import LANGUAGES, Clients, no_clients
+from tarry.chaos.traffic.rocketmq import Clients, no_clients
+from tarry.client.local.rocketmq_programs import LANGUAGES
 
 LINES: list[list[object]] = [
     ["begun"],

@@ -1,0 +1,95 @@
+"""Programs with RocketMQ's own clients, one for each language, run as processes on this machine.
+
+A program is a file of one name in a folder: `load.py`, `load.cjs`, `Load.java`, `load.go`. The clients are
+those that `.ci/rocketmq-clients` puts into the cache folder, and Python's package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+JAR: Final = "rocketmq-client-java-5.2.0.jar"
+BUILT_S: Final = 240.0
+
+
+class NotBuilt(RuntimeError):
+    """A program of Go was not built; the text is the compiler's."""
+
+
+def missing_python() -> str:
+    """Return what the client for Python lacks on this machine; empty: nothing."""
+    return "" if find_spec("rocketmq") else "rocketmq-python-client is not installed"
+
+
+def missing_node() -> str:
+    return _missing("node", "node", "node_modules/rocketmq-client-nodejs")
+
+
+def missing_java() -> str:
+    return _missing("java", "java", JAR)
+
+
+def missing_go() -> str:
+    return _missing("go", "go", "go.sum")
+
+
+LANGUAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "python": missing_python,
+    "node": missing_node,
+    "java": missing_java,
+    "go": missing_go,
+}
+"""By name: what says why its client is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Words that run a program, before its own arguments."""
+
+    words: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+async def command_of(language: str, folder: Path, name: str, home: Path) -> Command:
+    """Return what runs a language's program, built first where it has to be; its client logs into `home`.
+
+    Raises NotBuilt.
+    """
+    installed, environment = _installed(language), {"HOME": str(home)}
+    if language == "python":  # -P: a file beside the program may have the name of a package
+        return Command((sys.executable, "-P", str(folder / f"{name}.py")), environment)
+    if language == "node":
+        modules = str(installed / "node_modules")
+        return Command(("node", str(folder / f"{name}.cjs")), {**environment, "NODE_PATH": modules})
+    if language == "java":
+        options = ("-Xmx256m", f"-Duser.home={home}", "-cp", str(installed / JAR))
+        return Command(("java", *options, str(folder / f"{name.capitalize()}.java")), environment)
+    built = home / name
+    building = await asyncio.create_subprocess_exec(
+        "go", "build", "-o", str(built), str(folder / f"{name}.go"), cwd=installed, stderr=subprocess.PIPE
+    )
+    _, errors = await asyncio.wait_for(building.communicate(), BUILT_S)
+    if building.returncode:
+        raise NotBuilt(errors.decode(errors="replace"))
+    return Command((str(built),), environment)
+
+
+def _missing(language: str, program: str, file: str) -> str:
+    if shutil.which(program) is None:
+        return f"{program} is not installed"
+    there = (_installed(language) / file).exists()
+    return "" if there else f"RocketMQ's client for {language} is not there: .ci/rocketmq-clients installs it"
+
+
+def _installed(language: str) -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "tarry" / "rocketmq" / language
