@@ -108,7 +108,10 @@ class SyncedFiles:
                     target.write_bytes(rename.replaced)
                     self._bytes[target] = target.stat().st_ino, rename.kept_bytes
         left = {rename.target for rename in renames[:done]}
-        return left | {rename.target for rename in renames[done:] if rename.replaced is not None}
+        left |= {rename.target for rename in renames[done:] if rename.replaced is not None}
+        there = {name: (folder / name).stat().st_ino for name in left if (folder / name).exists()}
+        self._names.setdefault(folder, {}).update(there)  # on disk: the next loss of power leaves them
+        return left
 
     def _replaced(self, target: Path) -> tuple[bytes, int] | None:
         """Return what is at a place that something is renamed to, and how much of it was synced."""
