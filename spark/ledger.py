@@ -8,6 +8,7 @@ that three equal copies of a row become one without a shuffle:
     first copy of each index:  n1 n1 n1 n1 n1 n1 n1 n2 n2
 
 A segment written again after a restart overlaps the one before; its rows up to `fresh_from` do not count.
+Where a node went on alone, what others had committed behind it and lost with it does not count either.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class Segment:
     fresh_from: int = 0  # rows of replicated events up to here are in an earlier segment of the source
     speaks_from: int = 0  # this segment is the first copy of what lies between
     speaks_to: int = 0
+    forgets_from: int | None = None
+    """Index behind which its entries are of a history that was given up; `last_index` ends there, too."""
 
     @property
     def file(self) -> str:
@@ -56,6 +59,14 @@ class Segment:
     def of_node(self) -> bool:
         """True if a node wrote it, not a producer or a consumer."""
         return ":" not in self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A node went on alone behind this entry, at this time: what others had committed there is given up."""
+
+    index: int
+    at_ms: int
 
 
 def closed(spark: SparkSession, ledgers: Sequence[str]) -> list[Segment]:
@@ -173,7 +184,35 @@ def rows(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame:
     )
     read = spark.read.schema(LEDGER).parquet(*[segment.path for segment in segments])
     named = read.withColumn("file", F.col("_metadata.file_name"))
-    return named.join(F.broadcast(known), "file").withColumn("number", kind_number(F.col("kind")))
+    every = named.join(F.broadcast(known), "file").withColumn("number", kind_number(F.col("kind")))
+    for one in segments:
+        if one.forgets_from is not None:
+            behind = is_kind(F.col("number"), *REPLICATED) & (F.col("index") > one.forgets_from)
+            every = every.where(~((F.col("file") == one.file) & behind))
+    return every
+
+
+def without_forgotten(
+    spark: SparkSession, segments: Sequence[Segment], forks: Iterable[Fork]
+) -> list[Segment]:
+    """Return the segments without the entries that were given up where a node went on alone, chosen anew.
+
+    Behind the fork's index these are what replicas have that have nothing there of its time or later.
+    """
+    known = {one.file: one for one in segments}
+    for fork in forks:
+        some = [
+            one
+            for one in known.values()
+            if one.of_node and one.last_index > fork.index and one.first_at_ms < fork.at_ms
+        ]
+        if not some:
+            continue
+        behind = is_kind(F.col("number"), *REPLICATED) & (F.col("index") > fork.index)
+        last = rows(spark, some).where(behind).groupBy("file").agg(F.max("at_ms").alias("at_ms")).collect()
+        for file in (row["file"] for row in last if row["at_ms"] < fork.at_ms):
+            known[file] = replace(known[file], last_index=fork.index, forgets_from=fork.index)
+    return chosen(known.values())
 
 
 def counted() -> Column:

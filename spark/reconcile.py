@@ -75,6 +75,8 @@ class Reconciliation:
         if not self.sound:
             raise LedgerEmpty("what is left without damaged segments")
         self.events = ledger.node_events(self.spark, self.sound)
+        if forks := segments.forks(self.events):
+            self.sound = ledger.without_forgotten(self.spark, self.sound, forks)
         self.faults += segments.gaps(self.sound, self.events)
         self.rows = self._in_span(ledger.rows(self.spark, self.sound))
         self._timeline()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,8 @@ async def backup_restore(run: Run) -> None:
         if "BACKUP_UNAVAILABLE" not in words:
             break
     run.expect(code == 0, f"no backup after the crashes: {words}")
-    with LocalCluster(1, folder.with_name("restored")) as restored:
+    # another cluster, whose ledger is not this one's
+    with tempfile.TemporaryDirectory() as other, LocalCluster(1, Path(other)) as restored:
         code, told, words = await _restore(folder, restored.nodes["n1"].folder)
         run.expect(told.get("digest") == last.get("digest"), f"restored {told}, backed up {last}: {words}")
         restored.start()

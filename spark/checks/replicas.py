@@ -22,6 +22,8 @@ BLOCK: Final = 64
 """Indices of the log in a block."""
 
 _OF_ONE_REPLICA: Final = ("source", "run")
+_NAMES: Final = ("hour", "global_index", "attempt")
+"""Of a delivery that a replica could not read from its disk they are missing: it says nothing else."""
 OF_ROW: Final = ("kind", "hour", "global_index", "topic", "group", "due_ms", "at_ms")
 
 
@@ -85,11 +87,15 @@ def differing(rows: DataFrame, covered: Sequence[Covered]) -> DataFrame:
 
     From ledger.rows; costs a shuffle of what is given, so give what is doubtful.
     """
-    content = F.xxhash64(*[F.col(name) for name in COLUMNS if name not in _OF_ONE_REPLICA])
+    content = F.xxhash64(*[F.col(name) for name in COLUMNS if name not in (*_OF_ONE_REPLICA, *_NAMES)])
+    named = F.when(F.col("hour").isNotNull(), F.xxhash64(*_NAMES))
     expected = _sum(
         [(F.col("index") > one.first_index) & (F.col("index") <= one.last_index) for one in covered]
     )
-    wrong = F.when(F.col("hashes_least") != F.col("hashes_most"), "content differs").otherwise(
+    differs = (F.col("hashes_least") != F.col("hashes_most")) | (
+        F.coalesce(F.col("names_least") != F.col("names_most"), F.lit(False))
+    )
+    wrong = F.when(differs, "content differs").otherwise(
         F.concat(F.lit("in "), F.col("replicas"), F.lit(" of "), expected, F.lit(" replicas"))
     )
     detail = F.concat_ws(" ", "kind", F.concat(F.lit("position="), "position"), wrong)
@@ -100,10 +106,12 @@ def differing(rows: DataFrame, covered: Sequence[Covered]) -> DataFrame:
             F.countDistinct("source_number").alias("replicas"),
             F.min(content).alias("hashes_least"),
             F.max(content).alias("hashes_most"),
+            F.min(named).alias("names_least"),
+            F.max(named).alias("names_most"),
             *[F.min(name).alias(name) for name in OF_ROW],
             F.concat_ws(",", F.sort_array(F.collect_set("source"))).alias("source"),
         )
-        .where((F.col("hashes_least") != F.col("hashes_most")) | (F.col("replicas") < expected))
+        .where(differs | (F.col("replicas") < expected))
         .select(*violation(F.lit("replicas_disagree"), detail))
     )
 

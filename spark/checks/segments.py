@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tarry.proto.ledger.schema import Kind
-from tarry.spark.ledger import Segment, found
+from tarry.spark.ledger import Fork, Segment, found
 
 _GAP: Final = re.compile(r"(?P<missing>\w+) (?P<first>-?\d+)\.\.(?P<last>-?\d+) (?P<why>\w+)")
 
@@ -47,6 +47,16 @@ def gaps(segments: Sequence[Segment], events: Sequence[Mapping[str, Any]]) -> li
         said = [found for row, found in declared if row["source"] == source]
         faults += _gaps_of(source, list(mine), said)
     return faults
+
+
+def forks(events: Sequence[Mapping[str, Any]]) -> list[Fork]:
+    """Return where nodes went on alone, from ledger.node_events; one that two segments tell of, twice."""
+    told = [
+        (found, event["at_ms"])
+        for event in events
+        if event["kind"] == Kind.GAP.value and (found := _GAP.fullmatch(event["detail"] or ""))
+    ]
+    return [Fork(int(found["last"]), at_ms) for found, at_ms in told if found["why"] == "RECOVERED_ALONE"]
 
 
 def _gaps_of(source: str, segments: Sequence[Segment], declared: Sequence[re.Match[str]]) -> Iterator[Fault]:

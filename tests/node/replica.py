@@ -27,7 +27,7 @@ class Replica:
         self.machine.events.wanted = True
         self.ledger = Ledger(self.config, self.machine.applied_index, lambda: self.now_ms)
 
-    def apply(self, *commands: bytes) -> None:
+    def apply(self, *commands: bytes, term: int = 1) -> None:
         index = self.machine.applied_index + 1
-        self.machine.apply(index, 1, commands)
-        self.ledger.applied(index, 1, self.machine.take_events(), self.machine.queues)
+        self.machine.apply(index, term, commands)
+        self.ledger.applied(index, term, self.machine.take_events(), self.machine.queues)
