@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -62,9 +64,29 @@ def test_go_s_example_runs(gateway: GatewayProcess, tmp_path: Path) -> None:
     run([str(tmp_path / "delayed")], gateway, tmp_path)
 
 
+def test_rust_s_example_runs(gateway: GatewayProcess, tmp_path: Path) -> None:
+    crate = client_of("rust", "cargo", "target/debug/delayed")
+    for name in ("Cargo.toml", "Cargo.lock"):
+        shutil.copy(crate / name, tmp_path)
+    (tmp_path / "src").mkdir()
+    shutil.copy(EXAMPLES / "delayed.rs", tmp_path / "src" / "main.rs")
+    build = ["cargo", "build", "--quiet", "--offline", "--target-dir", str(crate / "target")]
+    done = subprocess.run(
+        build,
+        cwd=tmp_path,
+        env={**os.environ, "CARGO_PROFILE_DEV_DEBUG": "0"},
+        capture_output=True,
+        text=True,
+        timeout=TOUR_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    run([str(crate / "target/debug/delayed")], gateway, tmp_path)
+
+
 def test_examples_are_short_and_the_page_names_each() -> None:
-    programs = [path for path in EXAMPLES.iterdir() if path.suffix in {".py", ".cjs", ".java", ".go"}]
-    assert len(programs) == 4
+    programs = [path for path in EXAMPLES.iterdir() if path.suffix in {".py", ".cjs", ".java", ".go", ".rs"}]
+    assert len(programs) == 5
     page = (EXAMPLES / "README.md").read_text()
     for path in programs:
         assert len(path.read_text().splitlines()) <= LINES_MAX
