@@ -6,14 +6,12 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tarry.node.ledger.ledger import RECOVERED
 from tarry.spark import ledger
-from tarry.spark.checks import replicas
-from tarry.spark.reconcile import Options, Reconciliation
+from tarry.spark.checks import replicas, segments
 from tests.node.replica import Replica
 from tests.replication.commands import NOW_MS, ack, release, schedule, subscribe
 
@@ -35,27 +33,27 @@ async def played(folder: Path, node: str, *parts: tuple[Sequence[bytes], int, in
     replica.machine.close()
 
 
-async def forked(folder: Path, *, told: bool) -> None:
-    """Write two replicas' ledgers: the one has entries that the other, which went on alone, never had."""
-    await played(folder, "n1", (KEPT, 1, 0), (FORGOTTEN, 1, 10))
-    await played(folder, "n2", (KEPT, 1, 0))
-    for node in ("n1", "n2"):
-        shutil.rmtree(folder / node / "state")  # each plays all of the new history, as after `--rejoin`
-    if told:
-        (folder / "n2" / RECOVERED).write_bytes(b"%d" % len(KEPT))
-    for node in ("n2", "n1"):
-        await played(folder, node, (KEPT, 1, LATER_MS), (AFTERWARDS, 2, LATER_MS + 10))
-
-
-@pytest.mark.parametrize("told", [True, False])
 async def test_what_was_given_up_where_a_node_went_on_alone_is_no_disagreement(
-    spark: SparkSession, tmp_path: Path, told: bool
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    await forked(tmp_path, told=told)
-    summary = Reconciliation(spark, Options([str(tmp_path)], str(tmp_path / "out"), settle_ms=10)).run()
-    assert ("replicas_disagree" in summary["violations"]) is not told
-    if told:
-        assert summary["scheduled"] == 5  # and not what was given up
+    """One replica has entries that the other, which went on alone, never had."""
+    await played(tmp_path, "n1", (KEPT, 1, 0), (FORGOTTEN, 1, 10))
+    await played(tmp_path, "n2", (KEPT, 1, 0))
+    for node in ("n1", "n2"):
+        shutil.rmtree(tmp_path / node / "state")  # each plays all of the new history, as after `--rejoin`
+    (tmp_path / "n2" / RECOVERED).write_bytes(b"%d" % len(KEPT))
+    for node in ("n2", "n1"):
+        await played(tmp_path, node, (KEPT, 1, LATER_MS), (AFTERWARDS, 2, LATER_MS + 10))
+
+    every = ledger.closed(spark, [str(tmp_path)])
+    assert replicas.differing(ledger.rows(spark, every), replicas.coverage(every)).count() > 0
+    forks = segments.forks(ledger.node_events(spark, every))
+    assert {fork.index for fork in forks} == {len(KEPT)}
+    left = ledger.without_forgotten(spark, every, forks)
+    rows = ledger.rows(spark, left)
+    assert replicas.differing(rows, replicas.coverage(left)).count() == 0
+    scheduled = rows.where((F.col("kind") == "scheduled") & ledger.counted())
+    assert scheduled.count() == 5  # and not what was given up
 
 
 def of_n2(rows: DataFrame, **columns: Column) -> DataFrame:
@@ -71,8 +69,8 @@ async def test_a_replica_that_cannot_name_a_message_does_not_disagree(
 ) -> None:
     for node in ("n1", "n2"):
         await played(tmp_path, node, (KEPT, 1, 0), (FORGOTTEN, 1, 10))
-    segments = ledger.closed(spark, [str(tmp_path)])
-    rows, covered = ledger.rows(spark, segments), replicas.coverage(segments)
+    every = ledger.closed(spark, [str(tmp_path)])
+    rows, covered = ledger.rows(spark, every), replicas.coverage(every)
     unread = {"hour": F.lit(None), "global_index": F.lit(None), "attempt": F.lit(0)}
     assert replicas.differing(of_n2(rows, **unread), covered).count() == 0
     assert replicas.differing(of_n2(rows, attempt=F.lit(7)), covered).count() == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tarry.chaos.cluster.heap import HOOK
 
-TIMES = 30
+TIMES = 12
 PROGRAM = f"""
 {HOOK}
 import threading
