@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tarry.chaos.cluster.toxiproxy import cache_folder
+from tarry.client.local.cache_folder import cache_folder
 from tarry.client.local.cluster import LocalNode
 
 RELEASES = {

@@ -18,6 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tarry.client.local.cache_folder import cache_folder
+
 VERSION = "v2.12.0"
 MODULE = "github.com/Shopify/toxiproxy/v2/cmd/server"
 GO_DEFAULT = Path("/usr/local/go/bin/go")  # where Go's own installer puts it, often not on the path
@@ -28,11 +30,6 @@ _failures: list[str] = []  # why this process could not build it
 
 class NoToxiproxy(RuntimeError):
     """There is no toxiproxy server here and none could be built; the text says why and what helps."""
-
-
-def cache_folder() -> Path:
-    """Return where the server is kept: `tarry` in XDG's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tarry"
 
 
 def installed() -> Path | None:

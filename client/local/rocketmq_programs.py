@@ -7,7 +7,6 @@ those that `.ci/rocketmq-clients` puts into the cache folder, and Python's packa
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+from tarry.client.local.cache_folder import cache_folder
 
 JAR: Final = "rocketmq-client-java-5.2.0.jar"
 BUILT_S: Final = 240.0
@@ -31,15 +32,15 @@ def missing_python() -> str:
 
 
 def missing_node() -> str:
-    return _missing("node", "node", "node_modules/rocketmq-client-nodejs")
+    return missing("node", "node", "node_modules/rocketmq-client-nodejs")
 
 
 def missing_java() -> str:
-    return _missing("java", "java", JAR)
+    return missing("java", "java", JAR)
 
 
 def missing_go() -> str:
-    return _missing("go", "go", "go.sum")
+    return missing("go", "go", "go.sum")
 
 
 LANGUAGES: Final[Mapping[str, Callable[[], str]]] = {
@@ -64,18 +65,18 @@ async def command_of(language: str, folder: Path, name: str, home: Path) -> Comm
 
     Raises NotBuilt.
     """
-    installed, environment = _installed(language), {"HOME": str(home)}
+    module, environment = installed(language), {"HOME": str(home)}
     if language == "python":  # -P: a file beside the program may have the name of a package
         return Command((sys.executable, "-P", str(folder / f"{name}.py")), environment)
     if language == "node":
-        modules = str(installed / "node_modules")
+        modules = str(module / "node_modules")
         return Command(("node", str(folder / f"{name}.cjs")), {**environment, "NODE_PATH": modules})
     if language == "java":
-        options = ("-Xmx256m", f"-Duser.home={home}", "-cp", str(installed / JAR))
+        options = ("-Xmx256m", f"-Duser.home={home}", "-cp", str(module / JAR))
         return Command(("java", *options, str(folder / f"{name.capitalize()}.java")), environment)
     built = home / name
     building = await asyncio.create_subprocess_exec(
-        "go", "build", "-o", str(built), str(folder / f"{name}.go"), cwd=installed, stderr=subprocess.PIPE
+        "go", "build", "-o", str(built), str(folder / f"{name}.go"), cwd=module, stderr=subprocess.PIPE
     )
     _, errors = await asyncio.wait_for(building.communicate(), BUILT_S)
     if building.returncode:
@@ -83,13 +84,14 @@ async def command_of(language: str, folder: Path, name: str, home: Path) -> Comm
     return Command((str(built),), environment)
 
 
-def _missing(language: str, program: str, file: str) -> str:
+def missing(language: str, program: str, file: str) -> str:
+    """Return why a language's client, of which this file is proof, is not there; empty: it is."""
     if shutil.which(program) is None:
         return f"{program} is not installed"
-    there = (_installed(language) / file).exists()
+    there = (installed(language) / file).exists()
     return "" if there else f"RocketMQ's client for {language} is not there: .ci/rocketmq-clients installs it"
 
 
-def _installed(language: str) -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "tarry" / "rocketmq" / language
+def installed(language: str) -> Path:
+    """Return the folder of a language's client."""
+    return cache_folder() / "rocketmq" / language

@@ -36,8 +36,7 @@ def gaps(segments: Sequence[Segment], events: Sequence[Mapping[str, Any]]) -> li
 
     `events`: ledger.node_events; a gap that a `gap` row declares is no broken promise.
     """
-    gap_rows = [event for event in events if event["kind"] == Kind.GAP.value]
-    declared = [(row, found) for row in gap_rows if (found := _GAP.fullmatch(row["detail"] or ""))]
+    declared = _declared(events)
     faults = [
         Fault("gap_declared", row["source"], row["detail"], False, int(found["first"]), row["at_ms"])
         for row, found in declared
@@ -51,12 +50,14 @@ def gaps(segments: Sequence[Segment], events: Sequence[Mapping[str, Any]]) -> li
 
 def forks(events: Sequence[Mapping[str, Any]]) -> list[Fork]:
     """Return where nodes went on alone, from ledger.node_events; one that two segments tell of, twice."""
-    told = [
-        (found, event["at_ms"])
-        for event in events
-        if event["kind"] == Kind.GAP.value and (found := _GAP.fullmatch(event["detail"] or ""))
-    ]
-    return [Fork(int(found["last"]), at_ms) for found, at_ms in told if found["why"] == "RECOVERED_ALONE"]
+    declared = _declared(events)
+    return [Fork(int(one["last"]), row["at_ms"]) for row, one in declared if one["why"] == "RECOVERED_ALONE"]
+
+
+def _declared(events: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any], re.Match[str]]]:
+    """Return the `gap` rows among the events, each with what it declares."""
+    gap_rows = [event for event in events if event["kind"] == Kind.GAP.value]
+    return [(row, found) for row in gap_rows if (found := _GAP.fullmatch(row["detail"] or ""))]
 
 
 def _gaps_of(source: str, segments: Sequence[Segment], declared: Sequence[re.Match[str]]) -> Iterator[Fault]:

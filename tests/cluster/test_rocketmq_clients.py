@@ -7,7 +7,6 @@ import hmac
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tarry.chaos.cluster.toxiproxy import cache_folder
 from tarry.client.aio import connect
 from tarry.client.local.cluster import LocalCluster, Setting
+from tarry.client.local.rocketmq_programs import JAR, installed, missing
 from tarry.gateway.handle import Holder
 from tarry.gateway.rocketmq.handles import Handles, Recall, Receipt
 from tests.cluster.authority import Authority
@@ -33,7 +32,6 @@ pytestmark = pytest.mark.beside
 
 PAGE = Path(__file__).resolve().parents[2] / "gateway/ROCKETMQ.md"
 PROGRAMS = Path(__file__).parent / "rocketmq_programs"
-JAR = "rocketmq-client-java-5.2.0.jar"
 TOUR_S = 240
 BODIES = {"now", "delayed", "fail", "fifo0", "fifo1", "fifo2"}
 
@@ -121,10 +119,9 @@ async def test_python_s_client_repeats_in_order_what_it_fails_at_and_then_gives_
 
 def client_of(language: str, program: str, file: str) -> Path:
     """Return where a language's client is; skip the test where it, or the language, is not there."""
-    folder = cache_folder() / "rocketmq" / language
-    if shutil.which(program) is None or not (folder / file).exists():
-        pytest.skip(f"RocketMQ's client for {language} is not there: .ci/rocketmq-clients installs it")
-    return folder
+    if why := missing(language, program, file):
+        pytest.skip(why)
+    return installed(language)
 
 
 def test_node_s_client_goes_the_same_way(gateway: GatewayProcess, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tarry.client.local.cluster import LocalCluster
+from tarry.client.local.rocketmq_programs import JAR
 from tests.cluster.gateways import GatewayProcess, rocketmq_gateway
-from tests.cluster.test_rocketmq_clients import JAR, TOUR_S, client_of, output_of, with_python
+from tests.cluster.test_rocketmq_clients import TOUR_S, client_of, output_of, with_python
 from tests.cluster.test_upgrade import level
 
 pytestmark = pytest.mark.beside

@@ -13,6 +13,7 @@ import pytest
 
 from tarry.client.aio import connect
 from tarry.client.local.cluster import LocalCluster, Setting
+from tarry.client.local.rocketmq_programs import JAR
 from tarry.client.settings import Settings, parse_servers
 from tarry.gateway.rocketmq.config import Config, Limits
 from tarry.gateway.rocketmq.names import producer_group_of
@@ -21,7 +22,7 @@ from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tests.cluster.disposable import Disposable
 from tests.cluster.gateways import GatewayProcess, rocketmq_gateway
 from tests.cluster.test_rocketmq import now_ms, sent
-from tests.cluster.test_rocketmq_clients import JAR, PROGRAMS, TOUR_S, client_of, told_by, with_python
+from tests.cluster.test_rocketmq_clients import PROGRAMS, TOUR_S, client_of, told_by, with_python
 from tests.cluster.test_upgrade import level
 from tests.gateway.rocketmq_calls import HEADERS, Calls, code, gateway_calls, message, milliseconds
 
