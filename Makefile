@@ -6,6 +6,9 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+# Set to something, every node that is started would compile all of its code anew.
+export PYTHONDONTWRITEBYTECODE =
+
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python

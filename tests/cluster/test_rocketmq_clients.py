@@ -42,7 +42,8 @@ def gateway(
 ) -> Iterator[GatewayProcess]:
     asyncio.run(level(shared_cluster, 2))
     file = tmp_path_factory.mktemp("gateway") / "rocketmq.toml"
-    file.write_text('fifo_groups = ["in-order"]\n')
+    # clients that are told to end wait for their polls first, each as long as the gateway lets it
+    file.write_text('fifo_groups = ["in-order"]\n[limits]\nwait_ms_max = 2_000\n')
     with rocketmq_gateway(shared_cluster.addresses, "--config", str(file)) as running:
         yield running
 
