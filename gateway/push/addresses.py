@@ -15,6 +15,12 @@ from typing import Final
 
 import httpcore
 
+NOT_PUBLIC: Final = tuple(
+    ipaddress.ip_network(network)
+    for network in ("192.0.0.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.175.48.0/24",
+                    "64:ff9b:1::/48", "100::/64", "2620:4f:8000::/48", "3fff::/20", "5f00::/16")
+)  # fmt: skip
+"""Of IANA's registries of special purposes, what releases of Python say is global, or some of them."""
 RESOLVED_MAX: Final = 8
 """Addresses of a name that are tried."""
 RESOLVERS: Final = 4
@@ -36,6 +42,8 @@ def is_public(text: str) -> bool:
             return is_public(str(inner))
         if address.is_site_local:  # fec0::/10, which counts as global
             return False
+    if any(address in network for network in NOT_PUBLIC):
+        return False
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 

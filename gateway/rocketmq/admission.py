@@ -1,13 +1,17 @@
-"""Admission: how many calls, polls, streams and bytes of bodies there are at once."""
+"""Admission: how many calls, polls, streams and bytes of what is sent there are at once."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Limits
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
 from tarry.gateway.slots import Slots
+
+SYSTEM_BYTES_MAX: Final = 16_384
+"""Of a message's own fields beside body and properties; a message with no more is taken while none is."""
 
 
 class Admission:
@@ -18,4 +22,5 @@ class Admission:
         self.calls = Slots("calls", limits.calls_max, busy)
         self.polls = Slots("calls of ReceiveMessage", limits.polls_max, busy)
         self.streams = Slots("streams of Telemetry", limits.streams_max, busy)
-        self.bodies = Slots("bytes of bodies", max(limits.bodies_bytes_max, limits.body_bytes_max), busy)
+        one = limits.body_bytes_max + limits.properties_bytes_max + SYSTEM_BYTES_MAX
+        self.sent = Slots("bytes of SendMessage", max(limits.sent_bytes_max, one), busy)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
 
@@ -27,6 +28,11 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 CLIENT_ID_CHARS_MAX: Final = 255
 ANSWER_MS: Final = 200
 """Of a client's deadline, kept for the answer's way back."""
+Answer = TypeVar("Answer")
+
+
+class Unread(Exception):
+    """A client does not read what it has asked for, or is gone."""
 
 
 class Gateway:
@@ -77,6 +83,17 @@ class Call:
         if self.remaining_ms is not None:
             most_ms = min(most_ms, max(self.remaining_ms - ANSWER_MS, self.remaining_ms // 2))
         return most_ms / 1_000
+
+    async def write(self, write: Callable[[Answer], Awaitable[None]], answer: Answer) -> None:
+        """Write a part of an answer, which the client has to take in time. Raises Unread.
+
+        gRPC names no error that a write has where the connection is cut; it cancels the call, too, but later.
+        """
+        try:
+            async with asyncio.timeout(self.gateway.config.limits.call_ms / 1_000):
+                await write(answer)
+        except Exception as error:
+            raise Unread from error
 
 
 def call_of(context: Context, gateway: Gateway) -> Call:

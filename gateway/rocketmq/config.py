@@ -22,8 +22,8 @@ class Limits(Table):
         default=262_144,
         description="bytes of a message's body; no more than the nodes' `limits.body_bytes_max`",
     )
-    bodies_bytes_max: Bytes = Field(
-        default=33_554_432, description="bytes of the bodies of all `SendMessage` without an outcome yet"
+    sent_bytes_max: Bytes = Field(
+        default=33_554_432, description="bytes of all `SendMessage` without an outcome yet"
     )
     batch_messages_max: Annotated[int, Field(ge=1, le=1_000)] = Field(
         default=100, description="messages of one `SendMessage`, handles of one `AckMessage`"
@@ -95,6 +95,8 @@ class Key(Table):
     def _check(self) -> Key:
         if bool(self.access_key) != bool(self.secret_key):
             raise ValueError("access_key and secret_key go together; neither: clients without credentials")
+        if any(each in self.access_key for each in ",/"):
+            raise ValueError("access_key: has no comma and no slash, where the header of clients ends it")
         if not self.token.isascii() or not self.token.isprintable():
             raise ValueError("token: only printable ASCII characters can be sent")
         return self

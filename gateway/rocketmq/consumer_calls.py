@@ -33,12 +33,10 @@ INLINE_BYTES_MAX: Final = 262_144
 """Bytes of bodies whose digests are made within a turn of the event loop."""
 FILTER_CHARS_MAX: Final = 65_536
 """Checked within a turn of the event loop; nodes take 1,000 tags, and shorter conditions."""
+HOLDERS_AT_ONCE: Final = 16
+"""Consumers and queues whose messages one request settles at a time: each is a call to the cluster."""
 RELEASE_S: Final = 5.0
 """Within which what nobody receives any more is given back."""
-
-
-class Unread(Exception):
-    """A client does not read what it has asked for, or is gone."""
 
 
 async def receive(call: Call, request: service.ReceiveMessageRequest, write: Write) -> None:
@@ -76,27 +74,15 @@ async def receive(call: Call, request: service.ReceiveMessageRequest, write: Wri
         renewals.add(call.caller, request.attempt_id, receipts)
     try:
         first = status() if messages else status(Code.MESSAGE_NOT_FOUND, "no new message")
-        await _taken(call, write, service.ReceiveMessageResponse(status=first))
+        await call.write(write, service.ReceiveMessageResponse(status=first))
         for message in await _told(call, request, messages, receipts, lease_ms):
-            await _taken(call, write, service.ReceiveMessageResponse(message=message))
-        await _taken(call, write, service.ReceiveMessageResponse(delivery_timestamp=_now()))
+            await call.write(write, service.ReceiveMessageResponse(message=message))
+        await call.write(write, service.ReceiveMessageResponse(delivery_timestamp=_now()))
     except BaseException:
         for receipt in receipts:
             renewals.drop(receipt)
         await give_back(call.gateway, puller, messages)
         raise
-
-
-async def _taken(call: Call, write: Write, answer: service.ReceiveMessageResponse) -> None:
-    """Write a part of an answer, which the client has to take in time. Raises Unread.
-
-    gRPC names no error that a write has where the connection is cut; it cancels the call, too, but later.
-    """
-    try:
-        async with asyncio.timeout(call.gateway.config.limits.call_ms / 1_000):
-            await write(answer)
-    except Exception as error:
-        raise Unread from error
 
 
 async def _give_back_the_same_attempt_s(call: Call, request: service.ReceiveMessageRequest) -> None:
@@ -242,7 +228,8 @@ async def acknowledge(call: Call, request: service.AckMessageRequest) -> service
             answers[at] = status_of_error(refusal)
         else:
             places.setdefault(receipt.holder, {}).setdefault(receipt.offset, []).append(at)
-    for told in await asyncio.gather(*(_acknowledged(call, *one) for one in places.items())):
+    gate = asyncio.Semaphore(HOLDERS_AT_ONCE)
+    for told in await asyncio.gather(*(_acknowledged(call, gate, *one) for one in places.items())):
         for at, answer in told:
             answers[at] = answer
     codes = {answer.code for answer in answers}
@@ -259,11 +246,12 @@ async def acknowledge(call: Call, request: service.AckMessageRequest) -> service
 
 
 async def _acknowledged(
-    call: Call, holder: Holder, places: dict[int, list[int]]
+    call: Call, gate: asyncio.Semaphore, holder: Holder, places: dict[int, list[int]]
 ) -> list[tuple[int, definition.Status]]:
     """Acknowledge offsets of one consumer; return the status for each place in the request."""
     try:
-        outcomes = await _settle(call, holder, Verdict(holder.queue), list(places))
+        async with gate:
+            outcomes = await _settle(call, holder, Verdict(holder.queue), list(places))
         for offset in places:
             call.gateway.renewals.drop(Receipt(holder, offset, push=True))
         answers = [

@@ -22,6 +22,8 @@ KEPT_S: Final = 30.0
 KEPT_MAX: Final = 10_000
 ANSWER_S: Final = 1.0
 """Within which a policy is known; a client waits for its settings meanwhile."""
+ASKED_MAX: Final = 16
+"""Questions at once; who waits longer than an answer may take is told the usual policy."""
 WAITS_MAX: Final = 32
 
 
@@ -59,6 +61,7 @@ class Policies:
     def __init__(self, settings: Settings, clock_s: Callable[[], float]) -> None:
         self._client = Client(replace(settings, deadline_ms=int(ANSWER_S * 1_000)))
         self._clock_s = clock_s
+        self._gate = asyncio.Semaphore(ASKED_MAX)
         self._kept: OrderedDict[tuple[str, str], tuple[float, Policy]] = OrderedDict()  # the oldest first
 
     async def of(self, topic: str, group: str) -> Policy:
@@ -67,7 +70,7 @@ class Policies:
         if known is not None and self._clock_s() - known[0] < KEPT_S:
             return known[1]
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with asyncio.timeout(ANSWER_S), self._gate:
                 told = (await self._client.operator().describe_group(topic, group)).policy
             policy = Policy(
                 told.get("attempts_max", USUAL.attempts_max),

@@ -35,7 +35,7 @@ async def send(call: Call, request: service.SendMessageRequest) -> service.SendM
     ids = [message.idempotency_key for message in messages]
     if len(set(ids)) != len(ids):
         raise Refusal(Code.ILLEGAL_MESSAGE_ID, "two messages of one request have the same message id")
-    stored = await _stored(call, messages)
+    stored = await _stored(call, messages, request.ByteSize())
     entries = [
         service.SendResultEntry(
             status=status(),
@@ -48,15 +48,15 @@ async def send(call: Call, request: service.SendMessageRequest) -> service.SendM
     return service.SendMessageResponse(status=status(), entries=entries)
 
 
-async def _stored(call: Call, messages: Sequence[NewMessage]) -> list[Scheduled]:
+async def _stored(call: Call, messages: Sequence[NewMessage], request_bytes: int) -> list[Scheduled]:
     if len(messages) == 1:
-        return [await _stored_with_others(call, messages[0])]
+        return [await _stored_with_others(call, messages[0], request_bytes)]
     if any(message.due_ms is not None for message in messages):
         messages = [
             replace(message, due_ms=LONG_PAST_MS, delay_ms=None) if message.due_ms is None else message
             for message in messages
         ]
-    with call.gateway.admission.bodies.taken(sum(len(message.body) for message in messages)):
+    with call.gateway.admission.sent.taken(request_bytes):
         async with asyncio.timeout(call.budget_s):
             batch = await call.access.producer.schedule_many(messages)
     overdue, repeats = set(batch.overdue.tolist()), set(batch.repeats.tolist())
@@ -66,13 +66,13 @@ async def _stored(call: Call, messages: Sequence[NewMessage]) -> list[Scheduled]
     ]
 
 
-async def _stored_with_others(call: Call, message: NewMessage) -> Scheduled:
+async def _stored_with_others(call: Call, message: NewMessage, request_bytes: int) -> Scheduled:
     """Store a message in a request that it shares with what others send at the same time.
 
     The producer has it until its outcome, also where nobody waits for that any more, and so its bytes count.
     """
     with ExitStack() as held:
-        held.enter_context(call.gateway.admission.bodies.taken(len(message.body)))
+        held.enter_context(call.gateway.admission.sent.taken(request_bytes))
         answer = call.access.producer.schedule(
             message.topic,
             message.body,

@@ -14,12 +14,13 @@ from google.protobuf.message import Message
 
 from tarry.client.errors import TarryError
 from tarry.gateway.rocketmq import consumer_calls, producer_calls, telemetry, transactions
-from tarry.gateway.rocketmq.call import Call, Context, Gateway, call_of
+from tarry.gateway.rocketmq.call import Call, Context, Gateway, Unread, call_of
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.messages import types_of
 from tarry.gateway.rocketmq.names import group_of, topic_of
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, Status
+from tarry.gateway.rocketmq.requests import BYTES_MAX, request_of
 
 log = logging.getLogger(__name__)
 
@@ -88,16 +89,18 @@ UNARY: Final[Mapping[str, tuple[Operation, type[Message], type[Message]]]] = {
 
 
 def handlers(gateway: Gateway) -> grpc.GenericRpcHandler[Any, Any]:
-    """Return the handlers of all methods."""
+    """Return the handlers of all methods.
+
+    For gRPC each method's request is a stream, of one: it reads no more of that than a handler asks for, and
+    a handler takes a slot and checks credentials first. To clients there is no difference.
+    """
     methods = {name: _unary(gateway, *told) for name, told in UNARY.items()}
-    methods["ReceiveMessage"] = grpc.unary_stream_rpc_method_handler(
+    methods["ReceiveMessage"] = grpc.stream_stream_rpc_method_handler(
         _polls(gateway),
-        request_deserializer=service.ReceiveMessageRequest.FromString,
         response_serializer=service.ReceiveMessageResponse.SerializeToString,
     )
     methods["Telemetry"] = grpc.stream_stream_rpc_method_handler(
         _talks(gateway),
-        request_deserializer=service.TelemetryCommand.FromString,
         response_serializer=service.TelemetryCommand.SerializeToString,
     )
     return grpc.method_handlers_generic_handler(SERVICE, methods)
@@ -107,22 +110,19 @@ def _unary(
     gateway: Gateway, operation: Operation, request_type: type[Message], answer_type: type[Message]
 ) -> grpc.RpcMethodHandler[Any, Any]:
     make: Callable[..., Message] = answer_type
+    bytes_max = None if operation is producer_calls.send else BYTES_MAX
 
-    async def serve(request: Message, context: Context) -> Message:
+    async def serve(requests: AsyncIterator[bytes], context: Context) -> Message:
         try:
             call = call_of(context, gateway)
             with gateway.admission.calls.taken():
-                return await operation(call, request)
+                return await operation(call, await request_of(call, requests, request_type, bytes_max))
         except (Refusal, TarryError, TimeoutError) as error:
             return make(status=status_of_error(error))
         except Exception:  # noqa: BLE001 - no defect is to have a status of gRPC, with a text of ours
             return make(status=_defect(operation.__name__))
 
-    return grpc.unary_unary_rpc_method_handler(
-        serve,
-        request_deserializer=request_type.FromString,
-        response_serializer=answer_type.SerializeToString,
-    )
+    return grpc.stream_unary_rpc_method_handler(serve, response_serializer=answer_type.SerializeToString)
 
 
 def _defect(operation: str) -> Status:
@@ -132,14 +132,15 @@ def _defect(operation: str) -> Status:
 
 
 def _polls(gateway: Gateway) -> Callable[..., Awaitable[None]]:
-    async def serve(request: service.ReceiveMessageRequest, context: Context) -> None:
+    async def serve(requests: AsyncIterator[bytes], context: Context) -> None:
         try:
             call = call_of(context, gateway)
             with gateway.admission.polls.taken():
+                request = await request_of(call, requests, service.ReceiveMessageRequest, BYTES_MAX)
                 await consumer_calls.receive(call, request, context.write)
         except (Refusal, TarryError, TimeoutError) as error:
             await context.write(service.ReceiveMessageResponse(status=status_of_error(error)))
-        except consumer_calls.Unread:
+        except Unread:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the answer was not read")
         except Exception:  # noqa: BLE001 - the same
             await context.write(service.ReceiveMessageResponse(status=_defect("receive")))
@@ -148,13 +149,17 @@ def _polls(gateway: Gateway) -> Callable[..., Awaitable[None]]:
 
 
 def _talks(gateway: Gateway) -> Callable[..., Awaitable[None]]:
-    async def serve(_: AsyncIterator[service.TelemetryCommand], context: Context) -> None:
+    async def serve(_: AsyncIterator[bytes], context: Context) -> None:
         await context.send_initial_metadata(())
         try:
             call = call_of(context, gateway)
             with gateway.admission.streams.taken():
                 await telemetry.talk(call, context)
         except Refusal as refusal:
-            await telemetry.refuse(refusal, context)
+            await context.write(service.TelemetryCommand(status=status_of_error(refusal)))
+        except Unread:
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the answer was not read")
+        except Exception:  # noqa: BLE001 - the same
+            await context.write(service.TelemetryCommand(status=_defect("telemetry")))
 
     return serve

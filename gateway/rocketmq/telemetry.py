@@ -13,8 +13,8 @@ import asyncio
 from typing import Final
 
 from tarry.gateway.rocketmq.call import Call, Context
-from tarry.gateway.rocketmq.codes import Refusal, status_of_error
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
+from tarry.gateway.rocketmq.requests import parsed
 from tarry.gateway.rocketmq.settings import answer
 
 AGAIN_S: Final = 1.0
@@ -22,7 +22,10 @@ AGAIN_S: Final = 1.0
 
 
 async def talk(call: Call, context: Context) -> None:
-    """Answer a client's settings, and ask it about transactions, until it or the gateway ends."""
+    """Answer a client's settings, and ask it about transactions, until it or the gateway ends.
+
+    Raises Refusal, of what it sends, and Unread, where it reads nothing.
+    """
     gateway = call.gateway
     told: service.TelemetryCommand | None = None
     with (
@@ -42,27 +45,23 @@ async def talk(call: Call, context: Context) -> None:
                 if ending.done():
                     return
                 if asked.done():
-                    await context.write(asked.result())
+                    await call.write(context.write, asked.result())
                     asked = asyncio.ensure_future(producer.next())
                 elif not reading.done():
-                    await context.write(told)
+                    await call.write(context.write, told)
                     told = None
                 if not reading.done():
                     continue
-                command = reading.result()
-                if not isinstance(command, service.TelemetryCommand):  # gRPC's EOF
+                told_by_client = reading.result()
+                if not isinstance(told_by_client, bytes):  # gRPC's EOF
                     return
+                command = parsed(service.TelemetryCommand, told_by_client)
                 reading = asyncio.ensure_future(context.read())
                 if command.WhichOneof("command") == "settings":
                     producer.publishes(command.settings.publishing.topics)
                     told = await answer(command.settings, gateway.config, gateway.policies)
-                    await context.write(told)
+                    await call.write(context.write, told)
         finally:
             for task in (reading, ending, asked):
                 task.cancel()
             await asyncio.gather(reading, ending, asked, return_exceptions=True)
-
-
-async def refuse(refusal: Refusal, context: Context) -> None:
-    """Tell a client why it has no stream."""
-    await context.write(service.TelemetryCommand(status=status_of_error(refusal)))

@@ -25,7 +25,7 @@ async def prepare(
     (message,), (given,) = messages, request.messages
     after_ms = _check_after_ms(given.system_properties.orphaned_transaction_recovery_duration)
     call.gateway.checks.sends(call.caller, given.topic)
-    with call.gateway.admission.bodies.taken(len(message.body)):
+    with call.gateway.admission.sent.taken(request.ByteSize()):
         async with asyncio.timeout(call.budget_s):
             info = await call.access.client.transactions().prepare(
                 producer_group_of(message.topic),

@@ -154,6 +154,26 @@ async def test_a_redirect_from_https_to_http_is_not_followed_whatever_is_allowed
     assert sent == ["https://receiver.example/hook"]
 
 
+@pytest.mark.usefixtures("names")
+async def test_a_redirect_from_a_public_address_to_a_private_one_is_refused_before_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send, sent = Receiver._send, list[str]()
+    async with answering(b"HTTP/1.1 200 OK\r\n\r\n") as (port, requests):
+
+        async def moved_once(receiver: Receiver, url: str, *rest: Any) -> tuple[int, dict[str, str]]:
+            sent.append(url)
+            if len(sent) == 1:
+                return 307, {"location": f"https://receiver.example:{port}/inside"}
+            return await send(receiver, url, *rest)
+
+        monkeypatch.setattr(Receiver, "_send", moved_once)
+        given = push(port, url="https://public.example/hook", redirects_max=1, allow_private=False)
+        assert "no address of the internet" in (await posted(given)).text
+        assert len(sent) == 2
+        assert requests == []
+
+
 async def test_a_name_server_that_does_not_answer_keeps_no_other_work_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -54,6 +54,9 @@ def test_addresses_of_the_internet_are_public(address: str) -> None:
         "64:ff9b::7f00:1",
         "2002:7f00:1::",
         "2001:db8::1",
+        "192.0.0.8",
+        "192.88.99.1",
+        "3fff::1",
     ],
 )
 def test_addresses_of_this_host_or_network_are_not(address: str) -> None:

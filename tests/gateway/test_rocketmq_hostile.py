@@ -26,10 +26,11 @@ from tarry.gateway.rocketmq.producer_calls import send
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.renewal import STEP_MAX, Renewals
+from tarry.gateway.rocketmq.requests import BYTES_MAX
 from tarry.gateway.rocketmq.routes import Routes
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto.tarry_message_pb2 import Record
-from tests.gateway.rocketmq_calls import Calls, code, gateway_calls, message
+from tests.gateway.rocketmq_calls import HEADERS, Calls, code, gateway_calls, message
 from tests.gateway.test_rocketmq_calls import CONFIG, NOBODY, consumer_settings, producer_settings
 
 KEYS = Config(
@@ -217,22 +218,24 @@ async def test_the_bytes_of_a_message_count_until_its_outcome_though_its_client_
     settings = Settings(servers=("127.0.0.1:1",), deadline_ms=400, attempt_ms=100)
     gateway = Gateway(settings, Config(), Routes((), ("127.0.0.1", 8081)))
     call = Call(gateway, gateway.accesses.of("", ""), "c", "JAVA", 2)
-    with pytest.raises(TimeoutError):
-        await send(call, service.SendMessageRequest(messages=[message("orders", bytes(1_000))]))
-    assert gateway.admission.bodies.used == 1_000
-    task = asyncio.create_task(
-        send(
-            Call(gateway, call.access, "c", "JAVA", None),
-            service.SendMessageRequest(messages=[message("orders", bytes(500))]),
+    first, second = (
+        service.SendMessageRequest(
+            messages=[message("orders", bytes(size), keys=["k" * 64], properties={"name": "v" * 9_000})]
         )
+        for size in (1_000, 500)
     )
+    assert second.ByteSize() > 9_500  # all of it counts, not the body alone
+    with pytest.raises(TimeoutError):
+        await send(call, first)
+    assert gateway.admission.sent.used == first.ByteSize()
+    task = asyncio.create_task(send(Call(gateway, call.access, "c", "JAVA", None), second))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert gateway.admission.bodies.used == 1_500
+    assert gateway.admission.sent.used == first.ByteSize() + second.ByteSize()
     await gateway.close()
-    assert gateway.admission.bodies.used == 0
+    assert gateway.admission.sent.used == 0
 
 
 async def test_a_defect_is_answered_within_the_answer_and_tells_nothing(
@@ -243,9 +246,12 @@ async def test_a_defect_is_answered_within_the_answer_and_tells_nothing(
 
     monkeypatch.setattr(methods, "types_of", broken)
     monkeypatch.setattr("tarry.gateway.rocketmq.consumer_calls._filter_of", broken)
+    monkeypatch.setattr("tarry.gateway.rocketmq.telemetry.answer", broken)
     answer = await call("QueryRoute", topic=definition.Resource(name="orders"))
     (told,) = [each async for each in call.received("orders")]
-    for status in (answer.status, told.status):
+    stream = call.telemetry()
+    await stream.write(service.TelemetryCommand(settings=consumer_settings("g")))
+    for status in (answer.status, told.status, (await stream.read()).status):
         assert code(status) == "INTERNAL_SERVER_ERROR"
         assert "secret" not in status.message
     assert "secret" in caplog.text
@@ -286,3 +292,46 @@ async def test_settings_of_many_topics_are_answered_within_a_turn_and_no_more(ca
         settings.subscription.subscriptions.add().topic.name = "a" * 30
     await stream.write(service.TelemetryCommand(settings=settings))
     assert code((await stream.read()).status) == "PAYLOAD_TOO_LARGE"
+
+
+async def test_a_request_that_does_not_come_is_waited_for_no_longer_than_a_call_may_take() -> None:
+    config = Config(limits=Limits(call_ms=500, calls_max=1))
+    async with gateway_calls(NOBODY, config) as address, Calls(address) as call:
+        assert code((await call("Heartbeat")).status) == "OK"
+        path = f"/{methods.SERVICE}"
+        send = call.channel.stream_unary(f"{path}/SendMessage")
+        late = send(metadata=HEADERS)
+        poll = call.channel.stream_stream(f"{path}/ReceiveMessage")(metadata=HEADERS)
+        refused = False
+        while not late.done() and not refused:  # it has the one slot
+            refused = code((await call("Heartbeat")).status) == "TOO_MANY_REQUESTS"
+        assert refused
+        assert code(service.SendMessageResponse.FromString(await late).status) == "REQUEST_TIMEOUT"
+        assert code((await call("Heartbeat")).status) == "OK"
+        assert code(service.ReceiveMessageResponse.FromString(await poll.read()).status) == "REQUEST_TIMEOUT"
+        nothing = send(metadata=HEADERS)
+        await nothing.done_writing()
+        assert code(service.SendMessageResponse.FromString(await nothing).status) == "BAD_REQUEST"
+
+
+async def test_who_has_no_credentials_is_refused_before_anything_of_a_request_is_read() -> None:
+    config = Config(key=[Key(access_key="shop", secret_key="secret", token="t")])
+    async with gateway_calls(NOBODY, config) as address, Calls(address) as call:
+        called = call.channel.stream_unary(f"/{methods.SERVICE}/SendMessage")(metadata=HEADERS)
+        assert code(service.SendMessageResponse.FromString(await called).status) == "UNAUTHORIZED"
+
+
+async def test_requests_that_are_none_or_too_large_are_refused_before_they_are_parsed(call: Calls) -> None:
+    many = service.AckMessageRequest(
+        entries=[service.AckMessageEntry(receipt_handle="h" * BYTES_MAX)]
+    ).SerializeToString()
+    for request, expected in ((b"\xff\xff", "BAD_REQUEST"), (many, "PAYLOAD_TOO_LARGE")):
+        for method, answer in (
+            ("AckMessage", service.AckMessageResponse),
+            ("ReceiveMessage", service.ReceiveMessageResponse),
+        ):
+            called = call.channel.unary_stream(f"/{methods.SERVICE}/{method}")(request, metadata=HEADERS)
+            assert code(answer.FromString(await called.read()).status) == expected
+        stream = call.channel.stream_stream(f"/{methods.SERVICE}/Telemetry")(metadata=HEADERS)
+        await stream.write(request)
+        assert code(service.TelemetryCommand.FromString(await stream.read()).status) == expected
