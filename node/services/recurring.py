@@ -51,6 +51,9 @@ SEARCHES_MAX: Final = 4
 """Computations of fires at once, in threads of their own."""
 SEARCHES_WAITING_MAX: Final = 100
 """Calls that wait for one, each with its request in memory; beyond, they are refused."""
+DECIDED_MS: Final = 1_000
+"""In which a leader has decided fires that have come, before a change of their schedule."""
+DECIDED_LOOK_MS: Final = 10
 ATTEMPTS_MAX: Final = 16
 """How often a trigger is proposed again for a schedule that changed meanwhile."""
 
@@ -127,6 +130,8 @@ class RecurringService:
             bytes_max=self._limits.recurring_bytes_max,
             **stored._asdict(),
         )
+        if refusal := await self._undecided(request.name):
+            return refusal
         if known is None or known.state().spec != command.spec:
             now_ms = self._time.now_ms()
             begins_ms = max(now_ms, spec.start_ms - 1)
@@ -157,7 +162,10 @@ class RecurringService:
         entry = await self._entry(request.name, context)
         if isinstance(entry, Refusal):
             return entry
-        command = log_pb.RecurringCommand(name=request.name, change=change, topics=[entry.topic])
+        topic = entry.topic
+        if change == log_pb.RECURRING_CHANGE_PAUSE and (refusal := await self._undecided(request.name)):
+            return refusal
+        command = log_pb.RecurringCommand(name=request.name, change=change, topics=[topic])
         return await self._changed(command, request)
 
     async def _changed(
@@ -180,6 +188,26 @@ class RecurringService:
             gone = command.change == log_pb.RECURRING_CHANGE_DELETE
             return pb.RecurringResponse() if gone else unknown(command.name)
         return pb.RecurringResponse(recurring=self._told(entry))
+
+    async def _undecided(self, name: str) -> Refusal | None:
+        """Wait until the leader has decided the fires of a schedule that have come; else a change drops them.
+
+        A new leader decides them by the schedule's policy as soon as it leads. Returns the refusal of a
+        schedule that is not decided in time.
+        """
+        for _ in range(DECIDED_MS // DECIDED_LOOK_MS):
+            entry = self._machine.recurring.named(name)
+            if entry is None or entry.paused or entry.next_ms == NONE_COMES:
+                return None
+            if entry.next_ms > self._time.now_ms():  # 0: it is to be planned yet
+                return None
+            try:
+                timing_of(pb.RecurringSpec.FromString(entry.state().spec), 0)
+            except TimingInvalid:  # this node knows the zone no more, and decides nothing
+                return None
+            await asyncio.sleep(DECIDED_LOOK_MS / 1_000)
+        text = f"fires of schedule {name!r} that have come are still to be decided: try again"
+        return Refusal(Reason.OVERLOADED, text, retry_ms=DECIDED_MS)
 
     async def _trigger(self, request: pb.TriggerRecurringRequest, context: CallContext) -> Message | Refusal:
         for _ in range(ATTEMPTS_MAX):

@@ -103,7 +103,7 @@ class Recurring:
             return unknown(command.name)
         match command.change:
             case log_pb.RECURRING_CHANGE_DELETE:
-                self._undo(state, command.now_ms)
+                self._undo(state, command.now_ms, every=True)
                 self._table.remove(entry)
                 return Recurred(entry.number, changed=True)
             case log_pb.RECURRING_CHANGE_PAUSE:
@@ -137,7 +137,7 @@ class Recurring:
                 decided_ms=command.now_ms,
             )
         elif state.fired_ms > command.now_ms:  # what has come already stays
-            self._undo(state, command.now_ms)
+            self._undo(state, command.now_ms, every=False)
         for name, value in given.items():
             setattr(state, name, value)
         topic = pb.RecurringSpec.FromString(command.spec).topic
@@ -164,7 +164,7 @@ class Recurring:
     def _pause(self, state: log_pb.RecurringCheckpoint, now_ms: int) -> Recurred:
         if state.paused:
             return Recurred(state.number, changed=False)
-        self._undo(state, now_ms)
+        self._undo(state, now_ms, every=True)
         state.paused = True
         self._begin_anew(state, now_ms)
         return Recurred(state.number, changed=True)
@@ -191,27 +191,31 @@ class Recurring:
             state.waiting_ms = 0
         self._table.store(state)
 
-    def _undo(self, state: log_pb.RecurringCheckpoint, now_ms: int) -> None:
-        """Cancel the last fire's message where it is pending; a fire yet to come is not decided then."""
-        entries = [one for one in state.history if _is_fire(one, state.fired_ms)]
-        if not entries:
-            return
-        last = entries[-1]
-        ids = np.array([last.hour], np.uint32), np.array([last.global_index], np.uint32)
-        hour, global_index = self._wheel.places_of(*ids)
-        done = self._wheel.cancel(hour, global_index)
+    def _undo(self, state: log_pb.RecurringCheckpoint, now_ms: int, *, every: bool) -> None:
+        """Cancel the last fire's message where it is pending; a fire yet to come is not decided then.
+
+        ``every``: the messages of earlier fires too, which by their jitter are not due yet.
+        """
+        fires = [
+            (one.fire_ms, one.hour, one.global_index)
+            for one in state.history
+            if _is_fire(one, state.fired_ms)
+            or (every and one.outcome == FIRED and one.fire_ms < state.fired_ms and one.due_ms > now_ms)
+        ]
+        for fire_ms, hour, global_index in reversed(fires):
+            if self._is_cancelled_now(hour, global_index, now_ms):
+                _note_cancelled(state, fire_ms, (hour, global_index), now_ms)
+
+    def _is_cancelled_now(self, hour: int, global_index: int, now_ms: int) -> bool:
+        """Cancel a message; return whether it was pending."""
+        places = self._wheel.places_of(np.array([hour], np.uint32), np.array([global_index], np.uint32))
+        done = self._wheel.cancel(*places)
         if done.outcomes[0] != CancelOutcome.CANCELLED:
-            return
+            return False
         if self._events.wanted:
-            for event in event_details.cancelled(done, hour, global_index, now_ms):
+            for event in event_details.cancelled(done, *places, now_ms):
                 self._events.add(event)
-        _note(state, CANCELLED, last.fire_ms, now_ms)
-        if state.fired_ms > now_ms:
-            state.decided_ms = min(state.decided_ms, state.fired_ms - 1)
-        state.fired -= 1
-        state.fired_ms, state.fired_before_ms = state.fired_before_ms, 0
-        if (state.last_hour, state.last_index) == (last.hour, last.global_index):
-            state.has_last = False
+        return True
 
     # -- fires ---------------------------------------------------------------------------
 
@@ -358,6 +362,20 @@ def _note_message(
     state.fired_before_ms, state.fired_ms = state.fired_ms, fire.fire_ms
     if fire.fire_ms == state.waiting_ms:
         state.waiting_ms = 0
+
+
+def _note_cancelled(
+    state: log_pb.RecurringCheckpoint, fire_ms: int, message: tuple[int, int], now_ms: int
+) -> None:
+    """Note that a fire's message is cancelled; a fire that is yet to come is not decided any more."""
+    _note(state, CANCELLED, fire_ms, now_ms)
+    if fire_ms > now_ms:
+        state.decided_ms = min(state.decided_ms, fire_ms - 1)
+    state.fired -= 1
+    if fire_ms == state.fired_ms:
+        state.fired_ms, state.fired_before_ms = state.fired_before_ms, 0
+    if (state.last_hour, state.last_index) == message:
+        state.has_last = False
 
 
 def _note_left_out(state: log_pb.RecurringCheckpoint, fire: log_pb.PlannedFire, now_ms: int) -> None:

@@ -8,6 +8,7 @@ MACHINE = "tests/replication/state_machine/test_recurring.py"
 PLAN = "tests/node/recurring/test_plan.py"
 TIMING = "tests/node/recurring/test_timing.py"
 FIRES = "tests/node/recurring/test_fires.py"
+SERVICE = "tests/node/services/test_recurring.py"
 
 MUTANTS = (
     Mutant(
@@ -59,16 +60,30 @@ MUTANTS = (
     Mutant(
         "a_pause_leaves_the_message_that_is_to_come",
         "a paused schedule fires",
-        "        self._undo(state, now_ms)\n        state.paused = True\n",
+        "        self._undo(state, now_ms, every=True)\n        state.paused = True\n",
         "        state.paused = True\n",
         (f"{MACHINE}::test_a_pause_behind_a_plan_cancels_its_message_and_the_fire_is_still_to_come",),
     ),
     Mutant(
         "a_cancelled_fire_counts_as_decided",
         "a fire is left out where a pause ends before it",
-        "            state.decided_ms = min(state.decided_ms, state.fired_ms - 1)\n",
-        "            pass\n",
+        "        state.decided_ms = min(state.decided_ms, fire_ms - 1)\n",
+        "        pass\n",
         (f"{MACHINE}::test_a_pause_behind_a_plan_cancels_its_message_and_the_fire_is_still_to_come",),
+    ),
+    Mutant(
+        "a_pause_cancels_the_last_fire_alone",
+        "a paused schedule's earlier fire comes, which by its jitter was not due yet",
+        "or (every and one.outcome",
+        "or (False and one.outcome",
+        (f"{MACHINE}::test_a_pause_cancels_earlier_fires_that_by_their_jitter_are_not_due_yet",),
+    ),
+    Mutant(
+        "a_change_does_not_wait_for_the_leader_s_plan",
+        "behind a failover a pause or a put drops fires that have come",
+        "            if entry.next_ms > self._time.now_ms():  # 0: it is to be planned yet\n",
+        "            if True:\n",
+        (f"{SERVICE}::test_a_change_waits_for_fires_that_have_come_and_are_not_decided",),
     ),
     Mutant(
         "a_change_plans_anew_from_now",

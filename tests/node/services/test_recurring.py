@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tarry.node.edge.auth import Authorizer
+from tarry.node.recurring.fires import Fires
 from tarry.node.services import recurring, topic_admin
 from tarry.node.services.recurring import RecurringService
 from tarry.proto import tarry_recurring_pb2 as pb
@@ -335,6 +336,40 @@ def test_a_fire_waits_for_the_acknowledgement_of_the_last_and_of_its_retry(tmp_p
         acked = {**nack, "queue": again.queue, "offset": again.offset}
         await edge.ack(AckRequest(**acked).SerializeToString())
         await until(lambda: machine.recurring.named("skips").state().fired == 2)
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_change_waits_for_fires_that_have_come_and_are_not_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paused: bool
+) -> None:
+    """As behind a failover, before the new leader has come to the schedule."""
+    plans, decides = Fires._plans, asyncio.Event()
+    monkeypatch.setattr(
+        Fires, "_plans", lambda fires, now_ms: plans(fires, now_ms) if decides.is_set() else []
+    )
+    monkeypatch.setattr(recurring, "DECIDED_MS", 20)
+
+    async def act(caller: Caller) -> None:
+        time, start_ms = caller.lead.node.time, caller.lead.node.time.now_ms() + 20
+        assert not isinstance(await caller.put(start_ms=start_ms), Refusal)
+        await until(lambda: time.now_ms() > start_ms)
+
+        async def change() -> Any:
+            if paused:
+                return await caller.call("PauseRecurring", pb.PauseRecurringRequest(name="s"))
+            return await caller.put(start_ms=start_ms, interval_ms=3_600_000)
+
+        assert reason(await change()) is Reason.OVERLOADED
+        monkeypatch.setattr(recurring, "DECIDED_MS", 10_000)
+        changing = asyncio.create_task(change())
+        await asyncio.sleep(0)
+        decides.set()
+        assert not isinstance(await changing, Refusal)
+        told = await caller.get()
+        assert told.fired >= 1
+        assert told.missed == 0
 
     play(tmp_path, act)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_recurring_pb2 as pb
@@ -251,6 +252,28 @@ def test_a_change_leaves_a_message_whose_fire_has_come(fresh: Machine) -> None:
     assert fresh.wheel.pending == 0
 
 
+@pytest.mark.parametrize("ending", ["PAUSE", "DELETE"])
+def test_a_pause_cancels_earlier_fires_that_by_their_jitter_are_not_due_yet(
+    fresh: Machine, ending: str
+) -> None:
+    apply(raised(fresh), put())
+    for number, due_ms in enumerate((1_500, 2_900, 3_950), 1):
+        one = fire(fresh, (FIRED, NOW_MS + number * 1_000))
+        one.plans[0].fires[0].due_ms = NOW_MS + due_ms
+        apply(fresh, one)
+    before = state(fresh)
+    assert (before.fired, before.fired_ms) == (3, NOW_MS + 3_000)
+    apply(fresh, change(ending, now_ms=NOW_MS + 2_600))
+    assert fresh.wheel.pending == 1  # due before, and about to be released
+    if ending == "PAUSE":
+        one = state(fresh)
+        assert (one.fired, one.decided_ms) == (1, NOW_MS + 2_999)
+        assert outcomes(fresh) == [FIRED] * 3 + [CANCELLED] * 2
+        apply(fresh, change("RESUME", now_ms=NOW_MS + 2_700))
+        apply(fresh, fire(fresh, (FIRED, NOW_MS + 3_000)))
+        assert (state(fresh).fired, fresh.wheel.pending) == (2, 2)
+
+
 def test_a_triggered_message_leaves_the_next_fire_and_stays_in_a_pause(fresh: Machine) -> None:
     apply(raised(fresh), put(), change("PAUSE"))
     triggered = fire(fresh, (TRIGGERED, NOW_MS), decided_ms=0, next_ms=0)
@@ -399,8 +422,9 @@ def test_rows_tell_of_which_fire_a_message_is(fresh: Machine) -> None:
         FireDetail(1, "s", NOW_MS + 2_000, NOW_MS + 1_000),
         FireDetail(1, "s", None),
         None,
+        None,
     ]
-    assert [event.kind for event in events] == [Kind.SCHEDULED] * 3 + [Kind.CANCELLED]
+    assert [event.kind for event in events] == [Kind.SCHEDULED] * 3 + [Kind.CANCELLED] * 2
     assert all(event.n == 1 for event in events)
 
 
