@@ -48,7 +48,8 @@ class Segment:
     speaks_from: int = 0  # this segment is the first copy of what lies between
     speaks_to: int = 0
     forgets_from: int | None = None
-    """Index behind which its entries are of a history that was given up; `last_index` ends there, too."""
+    """Index behind which its entries are of a history that was given up; `last_index` ends there, too, and
+    one that began behind it has no index."""
 
     @property
     def file(self) -> str:
@@ -134,7 +135,8 @@ def chosen(segments: Iterable[Segment]) -> list[Segment]:
     for segment in sorted(segments, key=lambda one: (one.source, one.number)):
         begun = max(fresh.get(segment.source, segment.first_index), segment.first_index)
         own.append(replace(segment, fresh_from=begun))
-        fresh[segment.source] = max(begun, segment.last_index)
+        if segment.last_index > segment.first_index:  # one without an index repeats nothing
+            fresh[segment.source] = max(begun, segment.last_index)
     own.sort(key=lambda one: (one.first_index, -one.last_index, one.source))
     spoken, swept = None, []
     for segment in own:
@@ -162,34 +164,38 @@ def last_ms(spark: SparkSession, segments: Sequence[Segment]) -> int:
     have it are read.
     """
     some = [one for one in segments if any(one.kinds.get(kind.value) for kind in REPLICATED)]
-    least = max((one.first_at_ms for one in some), default=0)
+    # of one that was given up in part it may be that no such row counts
+    least = max((one.first_at_ms for one in some if one.forgets_from is None), default=0)
     some = [one for one in some if one.last_at_ms >= least]
     if not some:
         return 0
     replicated = rows(spark, some).where(is_kind(F.col("number"), *REPLICATED))
-    return int(replicated.agg(F.max("at_ms")).collect()[0][0])
+    return int(replicated.agg(F.max("at_ms")).collect()[0][0] or 0)
 
 
 def rows(spark: SparkSession, segments: Sequence[Segment]) -> DataFrame:
     """Return the rows of the segments: the ledger's columns, `number` (the kind's), and from the segment
     `source_number` int, `fresh_from`, `speaks_from`, `speaks_to` long (applied indices).
     """
-    sources = sorted({segment.source for segment in segments})
+    at = {source: number for number, source in enumerate(sorted({one.source for one in segments}))}
     known = spark.createDataFrame(
         [
-            (one.file, sources.index(one.source), one.fresh_from, one.speaks_from, one.speaks_to)
+            (one.file, at[one.source], one.fresh_from, one.speaks_from, one.speaks_to, one.forgets_from)
             for one in segments
         ],
-        "file string, source_number int, fresh_from long, speaks_from long, speaks_to long",
+        "file string, source_number int, fresh_from long, speaks_from long, speaks_to long, forgets long",
     )
     read = spark.read.schema(LEDGER).parquet(*[segment.path for segment in segments])
     named = read.withColumn("file", F.col("_metadata.file_name"))
     every = named.join(F.broadcast(known), "file").withColumn("number", kind_number(F.col("kind")))
-    for one in segments:
-        if one.forgets_from is not None:
-            behind = is_kind(F.col("number"), *REPLICATED) & (F.col("index") > one.forgets_from)
-            every = every.where(~((F.col("file") == one.file) & behind))
-    return every
+    if any(one.forgets_from is not None for one in segments):
+        every = every.where(F.col("forgets").isNull() | ~_behind(F.col("forgets")))
+    return every.drop("forgets")
+
+
+def _behind(index: Column) -> Column:
+    """Return whether a row is of an entry behind an index, or of a delivery when such a one was applied."""
+    return is_kind(F.col("number"), *REPLICATED, Kind.DELIVERED, Kind.NACKED) & (F.col("index") > index)
 
 
 def without_forgotten(
@@ -197,7 +203,9 @@ def without_forgotten(
 ) -> list[Segment]:
     """Return the segments without the entries that were given up where a node went on alone, chosen anew.
 
-    Behind the fork's index these are what replicas have that have nothing there of its time or later.
+    Given up are, behind the fork's index, entries and what was delivered by them, in files that have nothing
+    there of the fork's time or later. A file without any such rows may be of either history, and is not
+    needed there.
     """
     known = {one.file: one for one in segments}
     for fork in forks:
@@ -208,10 +216,11 @@ def without_forgotten(
         ]
         if not some:
             continue
-        behind = is_kind(F.col("number"), *REPLICATED) & (F.col("index") > fork.index)
-        last = rows(spark, some).where(behind).groupBy("file").agg(F.max("at_ms").alias("at_ms")).collect()
-        for file in (row["file"] for row in last if row["at_ms"] < fork.at_ms):
-            known[file] = replace(known[file], last_index=fork.index, forgets_from=fork.index)
+        behind = rows(spark, some).where(_behind(F.lit(fork.index)) & (F.col("at_ms") >= fork.at_ms))
+        kept = {row["file"] for row in behind.select("file").distinct().collect()}
+        for one in (one for one in some if one.file not in kept):
+            first = min(one.first_index, fork.index)
+            known[one.file] = replace(one, first_index=first, last_index=fork.index, forgets_from=fork.index)
     return chosen(known.values())
 
 

@@ -75,9 +75,10 @@ class Reconciliation:
         if not self.sound:
             raise LedgerEmpty("what is left without damaged segments")
         self.events = ledger.node_events(self.spark, self.sound)
+        self.faults += segments.gaps(self.sound, self.events)  # in what nodes wrote, of whatever history
         if forks := segments.forks(self.events):
             self.sound = ledger.without_forgotten(self.spark, self.sound, forks)
-        self.faults += segments.gaps(self.sound, self.events)
+            self.events = ledger.node_events(self.spark, self.sound)
         self.rows = self._in_span(ledger.rows(self.spark, self.sound))
         self._timeline()
         self._facts()
