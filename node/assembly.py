@@ -20,6 +20,7 @@ from tarry.node.keys.search import KeySearch
 from tarry.node.leader.leadership import Leadership
 from tarry.node.ledger.closer import Closer
 from tarry.node.ledger.ledger import Ledger
+from tarry.node.ledger.went_alone import marked
 from tarry.node.metrics.release_rate import ReleaseRate
 from tarry.node.metrics.traffic import Traffic
 from tarry.node.recovery.checkpoints import Checkpoints
@@ -95,7 +96,10 @@ class Core:
         self.machine = Machine(folder.path, settings_of_machine, from_start=journal.first_index == 1)
         self._clock = clock
         self.holds = holds or Holds()
-        self.ledger = Ledger(config, self.machine.applied_index, self.time.now_ms, run_blocking, closer)
+        alone = marked(config.data, journal.cluster_incarnation)
+        self.ledger = Ledger(
+            config, self.machine.applied_index, self.time.now_ms, run_blocking, closer, alone
+        )
         self.traffic = Traffic(config.metrics, config.limits.queues_max, self._leads)
         self.release_rate = ReleaseRate()
         self.machine.events.wanted = self.ledger.enabled or self.traffic.wanted

@@ -32,6 +32,7 @@ from tarry.node.recovery.recover_alone import Survey, recover_alone
 from tarry.node.recovery.rejoin import Phase, Rejoining, interrupted, phase, set_aside
 from tarry.node.recovery.state_replacement import StateReplacement, peers_of
 from tarry.proto.files import make_folder
+from tarry.replication.clock import SystemClock
 from tarry.replication.driver.first_start import JournalLost
 from tarry.replication.driver.install_snapshot import StateMismatch
 from tarry.replication.journal.power_loss import boot_id, is_lost
@@ -141,7 +142,7 @@ def go_alone(config: NodeConfig, agreed: Callable[[Survey], bool]) -> Survey | N
     """
     hold(config.data)
     try:
-        return recover_alone(config, agreed, secrets.randbits(64) or 1)
+        return recover_alone(config, agreed, secrets.randbits(64) or 1, SystemClock())
     except (*DAMAGED, AnotherVersion) as damage:
         raise DataDamaged(
             f"the data in {config.data} is damaged: {damage}. Recover another survivor, or restore a backup"

@@ -19,8 +19,10 @@ import structlog
 from numpy.typing import NDArray
 
 from tarry.node.config import NodeConfig
+from tarry.node.ledger import went_alone
 from tarry.node.ledger.buffer import Buffer
 from tarry.node.ledger.closer import Closer
+from tarry.node.ledger.went_alone import WentAlone
 from tarry.node.ledger.writer import DAY_MS, Disk
 from tarry.proto.ledger.chunk import Chunk
 from tarry.proto.ledger.schema import Kind, Missing, delay_detail, gap_detail
@@ -32,8 +34,6 @@ from tarry.replication.state_machine.queues import Queues
 log = structlog.get_logger()
 
 RETRY_S: Final = 1.0
-RECOVERED: Final = "recovered-alone"
-"""File of the data folder: the index behind which there may be a hole, until a row says so."""
 CLOCK_JUMP_MS: Final = 50
 """A wall clock that moves by more against the monotonic one, from one heartbeat to the next, has jumped."""
 
@@ -72,8 +72,12 @@ class Ledger:
         now_ms: Callable[[], int],
         run_blocking: RunBlocking = in_thread,
         closer: Closer | None = None,
+        alone: WentAlone | None = None,
     ) -> None:
-        """Take ``applied``, the index from which this start goes on; without ``closer`` close here."""
+        """Take ``applied``, the index from which this start goes on; without ``closer`` close here.
+
+        ``alone``: how this node went on alone, of which no row tells so far.
+        """
         self.enabled = config.ledger.enabled
         self.folder = config.ledger.folder or config.data / "ledger"
         self.settings = config.ledger
@@ -88,8 +92,8 @@ class Ledger:
         self._writing = asyncio.Lock()
         self._closing: asyncio.Future[bool] | None = None
         self._failure = ""
-        self._mark = config.data / RECOVERED
-        self._marked = False
+        self._data = config.data
+        self._alone, self._told_alone = alone, False
         self._ahead_ms: float | None = None
 
     # -- what happens --------------------------------------------------------------------
@@ -202,9 +206,9 @@ class Ledger:
                 self._buffer.put_back(taken)
                 self._something.set()
                 return
-            if self._marked:
-                self._mark.unlink(missing_ok=True)
-                self._marked = False
+            if self._alone and self._told_alone:
+                went_alone.forget(self._data)
+                self._alone = None
             gap = self._buffer.written(self._now_ms(), self._term)
             if gap is not None:
                 log.warning("rows are missing in the ledger", gap=gap, dropped=self._buffer.dropped)
@@ -240,17 +244,18 @@ class Ledger:
             self._gap(Missing.ALL, 0, first, "BEGUN")
         elif left.covered is not None and left.covered < first:
             self._gap(Missing.ALL, left.covered, first, "UNWRITTEN")
-        if self._mark.exists():
-            self._marked, index = True, int(self._mark.read_bytes())
-            self._gap(Missing.ALL, index, index, "RECOVERED_ALONE")
+        if self._alone:
+            index, self._told_alone = self._alone.index, True
+            self._gap(Missing.ALL, index, index, "RECOVERED_ALONE", self._alone.at_ms)
         if left.killed:
             self._gap(Missing.NODE_MADE, left.covered or 0, left.covered or 0, "KILLED")
         return True
 
-    def _gap(self, missing: Missing, first: int, last: int, why: str) -> None:
+    def _gap(self, missing: Missing, first: int, last: int, why: str, at_ms: int | None = None) -> None:
         detail = gap_detail(missing, first, last, why)
         log.warning("rows are missing in the ledger", gap=detail)
-        self._buffer.add_about_node(Kind.GAP, self._now_ms(), self._term, detail)
+        at_ms = self._now_ms() if at_ms is None else at_ms
+        self._buffer.add_about_node(Kind.GAP, at_ms, self._term, detail)
 
     def _closed(self, closing: asyncio.Future[bool]) -> None:
         self._closing = None

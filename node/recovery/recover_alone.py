@@ -7,7 +7,7 @@ itself. All entries of its journal stay, also those of which it does not know wh
 What the others acknowledged without it is lost; so nothing of theirs may come back: the incarnation keeps it
 out (`replication/cluster_name.py`). It is refused where enough others answer, or refuse to, to do without it.
 
-    data/recovered-alone   index behind which the hole may be, until the ledger has it
+    data/recovered-alone   index behind which the hole may be, and when, until the ledger has it
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from google.protobuf.message import DecodeError
 from tarry.node.config import NodeConfig
 from tarry.node.edge.forwarder import Forwarder
 from tarry.node.edge.tls import channel_credentials, read
-from tarry.node.ledger.ledger import RECOVERED
+from tarry.node.ledger import went_alone
+from tarry.node.ledger.went_alone import WentAlone
 from tarry.node.recovery import new_incarnation, state_replacement
 from tarry.node.recovery.rejoin import phase
 from tarry.proto import bearer_token
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.files import replace_file
 from tarry.proto.tarry_peer_pb2 import MembershipChange, RecallRequest, RecallResponse
+from tarry.replication.clock import Clock
 from tarry.replication.cluster_name import full_name
 from tarry.replication.driver.install_snapshot import finish_installing
 from tarry.replication.journal.journal import Journal
@@ -78,7 +79,9 @@ class Survey:
     """Of two nodes the one with the later term has more; of one term, the one with the later entry."""
 
 
-def recover_alone(config: NodeConfig, agreed: Callable[[Survey], bool], incarnation: int) -> Survey | None:
+def recover_alone(
+    config: NodeConfig, agreed: Callable[[Survey], bool], incarnation: int, clock: Clock
+) -> Survey | None:
     """Make the data folder of a node that is down that of a cluster of its own; None: it was not agreed.
 
     Raises RecoveryRefused, JournalDamaged, CheckpointDamaged, PointerDamaged, StateMismatch, AnotherVersion,
@@ -99,7 +102,8 @@ def recover_alone(config: NodeConfig, agreed: Callable[[Survey], bool], incarnat
         _check_others(config, membership, journal, lost_power=lost_power)
         if not agreed(found):
             return None
-        replace_file(config.data / RECOVERED, str(found.last_index).encode())  # first: it is harmless alone
+        # first: it counts for nothing before the journal is of this incarnation
+        went_alone.mark(config.data, WentAlone(found.last_index, round(clock.wall_ms()), incarnation))
         go_alone(journal, found, incarnation)
         return found
 

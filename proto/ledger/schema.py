@@ -165,6 +165,6 @@ def gap_detail(missing: Missing, first_index: int, last_index: int, why: str) ->
     WRITE_FAILED: the disk did not take the rows. OVERFLOW: it was too slow. SNAPSHOT: the node took a
     peer's state in place of these entries. UNWRITTEN: one of these, found at a start. BEGUN: the ledger
     began here. KILLED: the process ended without closing. RECOVERED_ALONE, with one index twice: the node
-    went on alone behind it, and what others committed there without it is lost.
+    went on alone behind it at the row's at_ms, and what others had committed there without it is lost.
     """
     return f"{missing} {first_index}..{last_index} {why}"

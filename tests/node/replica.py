@@ -7,6 +7,7 @@ from typing import Any
 
 from tarry.node.config import LedgerSettings, NodeConfig
 from tarry.node.ledger.ledger import Ledger
+from tarry.node.ledger.went_alone import marked
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tests.replication.commands import NOW_MS
 
@@ -25,7 +26,9 @@ class Replica:
         )
         self.machine = Machine(folder / "state", MachineSettings())
         self.machine.events.wanted = True
-        self.ledger = Ledger(self.config, self.machine.applied_index, lambda: self.now_ms)
+        self.ledger = Ledger(
+            self.config, self.machine.applied_index, lambda: self.now_ms, alone=marked(folder, 0)
+        )
 
     def apply(self, *commands: bytes, term: int = 1) -> None:
         index = self.machine.applied_index + 1

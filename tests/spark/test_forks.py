@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tarry.node.delivery.batch import DeliveryBatch
 from tarry.node.delivery.feed import WAITING
-from tarry.node.ledger.ledger import RECOVERED
+from tarry.node.ledger.went_alone import WentAlone, mark
 from tarry.spark import ledger
 from tarry.spark.checks import replicas, segments
 from tarry.spark.ledger import Segment
@@ -71,7 +71,7 @@ async def test_what_was_given_up_where_a_node_went_on_alone_is_no_disagreement(
     await played(tmp_path, "n1", (KEPT, 1, 0), (FORGOTTEN, 1, 10))
     await played(tmp_path, "n2", (KEPT, 1, 0))
     anew(tmp_path)
-    (tmp_path / "n2" / RECOVERED).write_bytes(b"%d" % len(KEPT))
+    mark(tmp_path / "n2", WentAlone(len(KEPT), NOW_MS + 900, 0))
     for node in ("n2", "n1"):
         await played(tmp_path, node, (KEPT, 1, LATER_MS), (AFTERWARDS, 2, LATER_MS + 10))
 
@@ -103,7 +103,7 @@ async def went_on_alone(folder: Path, found: Sequence[bytes], delivered: Sequenc
     await played(folder, "n1", (KEPT, 1, 0), ([0, 1], 1, 5), (LOST, 1, 50), **EACH)
     await played(folder, "n2", (KEPT, 1, 0))
     anew(folder)
-    (folder / "n2" / RECOVERED).write_bytes(b"%d" % len(KEPT))
+    mark(folder / "n2", WentAlone(len(KEPT), NOW_MS + 900, 0))
     await played(folder, "n2", (KEPT, 1, LATER_MS), ([*found, *delivered], 2, LATER_MS + 50))
     await played(folder, "n1", (KEPT, 1, LATER_MS), (found, 2, LATER_MS + 50))
 

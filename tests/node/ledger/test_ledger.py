@@ -18,6 +18,7 @@ import pytest
 
 from tarry.node.delivery.batch import DeliveryBatch
 from tarry.node.delivery.feed import WAITING
+from tarry.node.ledger.went_alone import RECOVERED, WentAlone, mark
 from tarry.proto.ledger.arrow import SCHEMA, batch
 from tarry.proto.ledger.chunk import Chunk, pack, unpack
 from tarry.proto.ledger.schema import COLUMNS, Kind, Manifest, numbered
@@ -99,6 +100,25 @@ async def test_a_delivery_to_a_group_with_a_delay_is_due_so_much_later_and_says_
     rows = [row for _, rows in segments(replica) for row in rows if row["kind"] == Kind.DELIVERED]
     assert [row["due_ms"] - NOW_MS for row in rows] == [1_800_000, 1_800_005, 0, 5]
     assert [row["detail"] for row in rows] == ["DELAYED 1800000"] * 2 + [None] * 2
+
+
+async def test_a_node_that_went_on_alone_tells_of_it_once_and_when_it_was(
+    make: Callable[..., Replica], tmp_path: Path
+) -> None:
+    """However much later its ledger is written again, as where it was off."""
+    (tmp_path / "n1").mkdir()
+    mark(tmp_path / "n1", WentAlone(3, NOW_MS - 86_400_000, 0))
+    replica = make()
+    assert (tmp_path / "n1" / RECOVERED).exists()
+    replica.apply(subscribe())
+    for _ in range(2):
+        await replica.ledger.close()
+        assert not (tmp_path / "n1" / RECOVERED).exists()
+        replica = make()
+    rows = [row for _, rows in segments(replica) for row in rows if row["kind"] == Kind.GAP]
+    assert [(row["detail"], row["at_ms"]) for row in rows] == [
+        ("all 3..3 RECOVERED_ALONE", NOW_MS - 86_400_000)
+    ]
 
 
 @pytest.mark.parametrize(("made", "rows", "first"), [(2**31 - 3, 3, 2**31 - 3), (2**31 - 2, 3, 0), (0, 1, 0)])

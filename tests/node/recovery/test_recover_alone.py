@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
 
+from tarry.node.assembly import Core
 from tarry.node.config import NodeConfig
 from tarry.node.edge.forwarder import Forwarder
+from tarry.node.ledger.went_alone import RECOVERED
 from tarry.node.process import DataDamaged, serve
 from tarry.node.recovery.recover_alone import (
     RecoveryRefused,
@@ -21,13 +26,17 @@ from tarry.node.recovery.recover_alone import (
 from tarry.node.recovery.rejoin import Phase, Rejoining, phase
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_peer_pb2 import MembershipChange, RecallResponse
+from tarry.replication.clock import SystemClock
 from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.lmdb_takeover import open_log
 from tarry.replication.journal.power_loss import boot_id, is_lost
 from tarry.replication.journal.records import entry_payload, membership_payload
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.raft.membership import Membership
+from tarry.replication.settings import ReplicationSettings
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine import levels
+from tarry.replication.transport.peer_transport import PeerTransport
 from tests.node.recovery.test_restore import raises
 from tests.replication.journals import fill, sync
 
@@ -105,10 +114,10 @@ def test_members_that_refuse_to_say_what_they_have_are_there() -> None:
 def test_a_node_without_a_journal_and_one_that_rejoins_are_refused(tmp_path: Path) -> None:
     config = NodeConfig(node="n1", data=tmp_path, listen="127.0.0.1:1", members={"n1": "127.0.0.1:1"})
     with pytest.raises(RecoveryRefused, match="has no journal"):
-        recover_alone(config, lambda _: True, 171)
+        recover_alone(config, lambda _: True, 171, SystemClock())
     (tmp_path / "rejoining").write_text("leaving")
     with pytest.raises(RecoveryRefused, match="set aside"):
-        recover_alone(config, lambda _: True, 171)
+        recover_alone(config, lambda _: True, 171, SystemClock())
 
 
 def test_the_word_of_one_that_lost_its_power_does_not_count() -> None:
@@ -136,16 +145,50 @@ def without_power(tmp_path: Path, members: dict[str, str]) -> NodeConfig:
 
 def test_one_that_lost_its_power_goes_on_with_what_is_left_once_it_is_told_to(tmp_path: Path) -> None:
     config = without_power(tmp_path, {"n1": "127.0.0.1:1"})
-    found = recover_alone(config, lambda _: False, 171)
+    found = recover_alone(config, lambda _: False, 171, SystemClock())
     assert found is None
     assert is_lost(tmp_path / "journal", boot_id())
     told: list[Survey] = []
-    recover_alone(config, lambda survey: not told.append(survey), 171)
+    recover_alone(config, lambda survey: not told.append(survey), 171, SystemClock())
     assert [(one.others, one.last_index, one.lost_power) for one in told] == [((), 6, True)]
     assert not is_lost(tmp_path / "journal", boot_id())
     again = Journal(WriteAheadLog(tmp_path / "journal", boot=boot_id()), incarnation=8)
     assert (again.cluster_incarnation, again.last_index) == (171, 7)
     again.close()
+
+
+async def opened(config: NodeConfig) -> None:
+    """Open a node's data as a start does."""
+    settings = ReplicationSettings()
+    transport = PeerTransport(settings=settings, rng=random.Random())
+    with closing(Journal(open_log(config.data / "journal", boot=boot_id()), incarnation=1)) as journal:
+        Core(config, SystemClock(), journal, transport, settings).machine.close()
+
+
+def test_a_node_whose_recovery_was_not_finished_is_marked_no_more_once_it_starts_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ledger would say that it went on alone, and reconciling give up what its cluster has."""
+    members = {"n1": "127.0.0.1:1", "n2": "127.0.0.1:9"}
+    config = NodeConfig(node="n1", data=tmp_path, listen="127.0.0.1:1", members=members)
+    with closing(Journal(open_log(tmp_path / "journal", boot=boot_id()), incarnation=7)) as journal:
+        journal.set_members(config.members)
+        journal.set_term(3, "n1")
+        fill(journal, 5, term=3)
+        sync(journal)
+
+    def killed(*_: object) -> None:
+        raise InterruptedError
+
+    for breaks_off in (True, False):
+        with monkeypatch.context() as patched:
+            if breaks_off:
+                patched.setattr("tarry.node.recovery.recover_alone.go_alone", killed)
+            with nullcontext() if not breaks_off else pytest.raises(InterruptedError):
+                recover_alone(config, lambda _: True, 171, SystemClock())
+        assert (tmp_path / RECOVERED).exists()
+        asyncio.run(opened(config))
+        assert (tmp_path / RECOVERED).exists() is not breaks_off
 
 
 def test_a_node_that_stands_alone_says_that_it_lost_its_power(tmp_path: Path) -> None:
