@@ -14,16 +14,19 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tarry.proto.ledger.schema import COLUMNS
+from tarry.proto.ledger.schema import COLUMNS, Kind
 from tarry.spark.checks.messages import violation
 from tarry.spark.ledger import Segment, fresh
+from tarry.spark.schema import is_kind
 
 BLOCK: Final = 64
 """Indices of the log in a block."""
 
 _OF_ONE_REPLICA: Final = ("source", "run")
 _NAMES: Final = ("hour", "global_index", "attempt")
-"""Of a delivery that a replica could not read from its disk they are missing: it says nothing else."""
+"""Of a retry whose record a replica could not read from its disk they are missing: it says nothing else."""
+_OF_RETRIES: Final = (Kind.ACKED, Kind.RETRIED, Kind.DEAD, Kind.RELEASED, Kind.CANCELLED, Kind.EXPIRED)
+"""With a group: the kinds whose names may be of such a record. All others are told by the entry itself."""
 OF_ROW: Final = ("kind", "hour", "global_index", "topic", "group", "due_ms", "at_ms")
 
 
@@ -88,7 +91,8 @@ def differing(rows: DataFrame, covered: Sequence[Covered]) -> DataFrame:
     From ledger.rows; costs a shuffle of what is given, so give what is doubtful.
     """
     content = F.xxhash64(*[F.col(name) for name in COLUMNS if name not in (*_OF_ONE_REPLICA, *_NAMES)])
-    named = F.when(F.col("hour").isNotNull(), F.xxhash64(*_NAMES))
+    of_retry = is_kind(F.col("number"), *_OF_RETRIES) & F.col("group").isNotNull()
+    named = F.when(~(F.col("hour").isNull() & of_retry), F.xxhash64(*_NAMES))
     expected = _sum(
         [(F.col("index") > one.first_index) & (F.col("index") <= one.last_index) for one in covered]
     )

@@ -142,9 +142,9 @@ def test_a_replica_that_lacks_what_came_before_what_was_given_up_is_compared_fro
     assert [(one.number, one.fresh_from) for one in ledger.chosen(some)] == [(2, 0), (1, 10)]
 
 
-def of_n2(rows: DataFrame, **columns: Column) -> DataFrame:
-    """Return the rows, of which the second replica's say something else of acknowledgements."""
-    its = (F.col("source") == "n2") & (F.col("kind") == "acked")
+def of_n2(rows: DataFrame, kind: str = "acked", **columns: Column) -> DataFrame:
+    """Return the rows, of which the second replica's say something else where they are of a kind."""
+    its = (F.col("source") == "n2") & (F.col("kind") == kind)
     return rows.withColumns(
         {name: F.when(its, value).otherwise(F.col(name)) for name, value in columns.items()}
     )
@@ -161,3 +161,8 @@ async def test_a_replica_that_cannot_name_a_message_does_not_disagree(
     assert replicas.differing(of_n2(rows, **unread), covered).count() == 0
     assert replicas.differing(of_n2(rows, attempt=F.lit(7)), covered).count() == 1
     assert replicas.differing(of_n2(rows, **unread, offset=F.lit(7)), covered).count() == 1
+    # what is told of a message without reading a retry's record has its name
+    assert replicas.differing(of_n2(rows, "scheduled", **unread), covered).count() == 4
+    assert replicas.differing(of_n2(rows, "released", **unread), covered).count() == 4
+    both = rows.withColumn("group", F.when(F.col("kind") == "released", "g").otherwise(F.col("group")))
+    assert replicas.differing(of_n2(both, "released", **unread), covered).count() == 0
