@@ -60,6 +60,15 @@ MUTANTS = (
         (ALONE, "tests/node/recovery/test_recover_alone.py::test_a_survivor_is_alone_in_a_new_incarnation"),
     ),
     Mutant(
+        "a_recovery_that_was_broken_off_is_told_of",
+        "reconciling gives up what the cluster of a node that never went on alone has",
+        "    if alone.incarnation == incarnation:",
+        "    if True:",
+        (
+            "tests/node/recovery/test_recover_alone.py::test_a_node_whose_recovery_was_not_finished_is_marked_no_more_once_it_starts_as_before",
+        ),
+    ),
+    Mutant(
         "a_node_that_lost_its_power_counts_itself",
         "where two of three lost their power, none can be recovered",
         "    own = 0 if lost_power else 1",
