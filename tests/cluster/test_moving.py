@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psycopg
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 
+from tarry.chaos.cluster.cluster import now_ms
 from tarry.client.aio import Client, connect
 from tarry.client.local.cluster import LocalCluster
 from tarry.client.sync import connect as connect_blocking
@@ -152,19 +153,31 @@ def test_an_import_that_is_killed_again_and_again_takes_each_row_once(
     assert found == Counter(bodies)
 
 
+BLOCKS = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)
+EARLIER = 100
+"""Rows of each database that are due before the time from which tarry delivers."""
+
+
 def commands() -> list[str]:
     """Return the commands of the page that import from databases."""
-    blocks = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    return [block for block in blocks if "$REDIS" in block or "$POSTGRES" in block]
+    return [block for block in BLOCKS if "$REDIS" in block or "$POSTGRES" in block]
+
+
+def page_time() -> str:
+    """Return the time from which tarry delivers, as the page chooses it."""
+    (block,) = (block for block in BLOCKS if block.startswith("T="))
+    chosen = subprocess.run(["bash", "-ec", f"{block}echo $T"], capture_output=True, text=True, check=True)
+    return chosen.stdout.strip()
 
 
 def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalCluster, tmp_path: Path) -> None:
-    now_s = time.time()
+    from_text = page_time()
+    begin_s = datetime.fromisoformat(from_text).timestamp() - EARLIER
     with redis_server(tmp_path / "redis") as redis_url, postgresql_server(tmp_path / "pg") as postgres_url:
         with redis.Redis.from_url(redis_url) as client:
             for first in range(0, MOVED, 10_000):
                 some = range(first, min(MOVED, first + 10_000))
-                client.zadd("schedule", {f"job-{row}": now_s + 3_600 + row for row in some})
+                client.zadd("schedule", {f"job-{row}": begin_s + row for row in some})
                 client.hset("jobs", mapping={f"job-{row}": f"body-{row}" for row in some})
         with psycopg.connect(postgres_url) as connection:
             connection.execute(
@@ -172,7 +185,7 @@ def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalClu
             )
             with connection.cursor().copy("COPY jobs (queue, run_at, payload, state) FROM STDIN") as copy:
                 for row in range(MOVED):
-                    due = datetime.fromtimestamp(now_s + 7_200 + row, UTC)
+                    due = datetime.fromtimestamp(begin_s + row, UTC)
                     state = "waiting" if row % 10 else "done"
                     copy.write_row((f"q{row % 3}", due, f'{{"row": {row}}}', state))
         shim = tmp_path / "bin" / "tarry"
@@ -181,7 +194,7 @@ def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalClu
         shim.chmod(0o755)
         environment = {
             **os.environ, "PATH": f"{shim.parent}:{os.environ['PATH']}", "REDIS": redis_url,
-            "POSTGRES": postgres_url, "TARRY_SERVER": cluster.addresses,
+            "POSTGRES": postgres_url, "TARRY_SERVER": cluster.addresses, "T": from_text,
         }  # fmt: skip
         outputs = []
         for block in commands():
@@ -192,22 +205,98 @@ def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalClu
             assert done.returncode == 0, done.stderr
             outputs.append([json.loads(line) for line in done.stdout.splitlines()])
     (redis_dry, redis_done), (table_dry, table_done) = outputs
-    waiting = MOVED - MOVED // 10
-    assert (redis_dry["messages"], redis_done["taken"]) == (MOVED, MOVED)
-    assert (table_dry["messages"], table_done["taken"]) == (waiting, waiting)
-    assert sum(table_dry["topics"].values()) == waiting and set(table_dry["topics"]) == {"q0", "q1", "q2"}
+    of_redis, of_jobs = range(EARLIER, MOVED), [row for row in range(EARLIER, MOVED) if row % 10]
+    skipped = EARLIER - EARLIER // 10
+    assert (redis_dry["messages"], redis_done["taken"]) == (len(of_redis), len(of_redis))
+    assert (redis_dry["skipped"], redis_done["skipped"]) == (EARLIER, EARLIER)
+    assert (table_dry["messages"], table_done["taken"]) == (len(of_jobs), len(of_jobs))
+    assert (table_dry["skipped"], table_done["skipped"]) == (skipped, skipped)
+    assert sum(table_dry["topics"].values()) == len(of_jobs)
+    assert set(table_dry["topics"]) == {"q0", "q1", "q2"}
     rows = exported(cluster, tmp_path / "after.parquet")
-    of_redis = [row for row in rows if row["topic"] == "orders"]
-    assert {row["body"]: row["properties"] for row in of_redis} == {
-        b"body-%d" % row: {"imported_from": "redis", "imported_id": f"job-{row}"} for row in range(MOVED)
+    orders = [row for row in rows if row["topic"] == "orders"]
+    assert {row["body"]: row["properties"] for row in orders} == {
+        b"body-%d" % row: {"imported_from": "redis", "imported_id": f"job-{row}"} for row in of_redis
     }
-    assert {row["body"]: row["due_ms"] // 1_000 for row in of_redis} == {
-        b"body-%d" % row: int(now_s + 3_600 + row) for row in range(MOVED)
+    assert {row["body"]: row["due_ms"] // 1_000 for row in orders} == {
+        b"body-%d" % row: int(begin_s + row) for row in of_redis
     }
-    of_table = {row["body"]: row for row in rows if row["topic"] != "orders"}
-    assert len(of_redis) + len(of_table) == len(rows) == MOVED + waiting
-    assert set(of_table) == {b'{"row": %d}' % row for row in range(MOVED) if row % 10}
-    assert of_table[b'{"row": 1}']["properties"] == {"imported_from": "jobs", "imported_id": "2"}
+    jobs = {row["body"]: row for row in rows if row["topic"] != "orders"}
+    assert len(orders) + len(jobs) == len(rows) == len(of_redis) + len(of_jobs)
+    assert set(jobs) == {b'{"row": %d}' % row for row in of_jobs}
+    assert jobs[b'{"row": 101}']["properties"] == {"imported_from": "jobs", "imported_id": "102"}
+
+
+AHEAD_MS = 10_000
+"""From the beginning to the poller's end."""
+STEP_MS = 20
+
+
+class Poller(NamedTuple):
+    """An old system that takes from a sorted set what is due before a time; ``taken``: when, by member."""
+
+    url: str
+    key: str
+    until_ms: int
+    taken: dict[str, int]
+
+    def run(self) -> None:
+        """Take until then."""
+        with redis.Redis.from_url(self.url) as client:
+            while (at_ms := now_ms()) < self.until_ms:
+                for member in client.zrangebyscore(self.key, "-inf", at_ms / 1_000):
+                    client.zrem(self.key, member)
+                    client.hdel("jobs", member)
+                    self.taken[member.decode()] = now_ms()
+                time.sleep(0.05)
+
+
+@pytest.mark.parametrize("parted", [True, False], ids=["parted by --from", "not parted"])
+async def test_what_is_moved_in_beside_an_old_poller_leaves_no_gap_and_doubles_what_the_page_says(
+    cluster: LocalCluster, tmp_path: Path, parted: bool
+) -> None:
+    with redis_server(tmp_path / "redis") as url:
+        until_ms = now_ms() + AHEAD_MS
+        first_ms = until_ms - AHEAD_MS // STEP_MS * STEP_MS
+        due_ms = {f"job-{at_ms}": at_ms for at_ms in range(first_ms, until_ms + 2_000, STEP_MS)}
+        with redis.Redis.from_url(url) as client:
+            client.hset("jobs", mapping={member: f"body of {member}" for member in due_ms})
+            client.zadd("schedule", {member: at_ms / 1_000 for member, at_ms in due_ms.items()})
+        poller = Poller(url, "schedule", until_ms, {})
+        polling = asyncio.create_task(asyncio.to_thread(poller.run))
+        options = ["--from", str(until_ms)] if parted else []
+        began_ms = now_ms()
+        done = await asyncio.to_thread(
+            told, cluster, "import", url, "--zset", "schedule", "--hash", "jobs", "--topic", "t",
+            "--mark", "redis", "--progress", str(tmp_path / "progress"), *options,
+        )  # fmt: skip
+        await polling
+    delivered = await first_delivered(cluster, done["taken"])
+    assert delivered.keys() | poller.taken.keys() == due_ms.keys()
+    assert set(delivered.values()) == {1}
+    twice = delivered.keys() & poller.taken.keys()
+    if parted:
+        assert not twice and poller.taken
+    else:
+        assert twice
+        assert all(began_ms <= poller.taken[member] and due_ms[member] < until_ms for member in twice)
+
+
+async def first_delivered(cluster: LocalCluster, count: int) -> Counter[str]:
+    """Return how often each member is in so many first deliveries, by the marks that all of them have."""
+    delivered: Counter[str] = Counter()
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        connect(cluster.addresses) as client,
+        client.consumer("t", group="g", start="earliest") as consumer,
+    ):
+        async for message in consumer:
+            assert message.properties["imported_from"] == "redis"
+            delivered[message.properties["imported_id"]] += 1
+            await message.ack()
+            if delivered.total() == count:
+                break
+    return delivered
 
 
 def test_databases_that_are_not_as_described_say_so(cluster: LocalCluster, tmp_path: Path) -> None:
