@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from tarry.node.recurring.plan import AHEAD_MS
 from tarry.proto import tarry_recurring_pb2 as pb
 from tarry.proto.ledger.schema import Kind
+from tarry.replication.errors import TransferRefused
 from tests.simulation import faults
 from tests.simulation.model_producer import ModelProducer
 from tests.simulation.model_recurring import CHANGING, STEADY, TOPIC, Recurring
@@ -49,12 +51,17 @@ async def kill(world: WholeWorld) -> None:
 
 
 async def transfer(world: WholeWorld) -> None:
-    leader = await world.until_served()
-    heir = world.rng.choice([node for node in world.whole if node is not leader])
-    try:
-        await leader.driver.transfer(heir.name, 2_000)
-    except Exception:  # noqa: BLE001 - it may be out of reach, or have been elected
-        world.counts["not transferred"] += 1
+    """Transfer leadership; again where a node is out of reach yet, or another was elected meanwhile."""
+    for _ in range(20):
+        leader = await world.until_served()
+        heir = world.rng.choice([node for node in world.whole if node is not leader])
+        try:
+            await leader.driver.transfer(heir.name, 2_000)
+        except TransferRefused:
+            await asyncio.sleep(0.1)
+        else:
+            world.counts["transferred"] += 1
+            return
 
 
 def test_fifty_kills_and_fifty_transfers_double_no_fire_and_leave_none_out() -> None:
@@ -67,16 +74,16 @@ def test_fifty_kills_and_fifty_transfers_double_no_fire_and_leave_none_out() -> 
     world = played(play)
     assert world.recurring.counts["missed"] == 0  # no leader was away for so long
     assert world.recurring.counts["fired"] > 150
-    assert world.counts["not transferred"] < 25
+    assert world.counts["transferred"] == 50
 
 
 @pytest.mark.parametrize("ahead_ms", [-60_000, 700, 2 * 3_600_000])
 def test_a_clock_that_jumps_during_a_fire_neither_doubles_it_nor_moves_it(ahead_ms: int) -> None:
     async def play(world: WholeWorld, _: Recurring) -> None:
-        for number in range(5):
+        for before_ms in (0, 40, 80, 120, 160, AHEAD_MS - 40, AHEAD_MS, AHEAD_MS + 40):
             leader = await world.until_served()
             world.wrong = leader
-            await asyncio.sleep((1_000 - world.true_ms() % 1_000 - 40 * number) % 1_000 / 1_000)
+            await asyncio.sleep((2_000 - world.true_ms() % 2_000 - before_ms) % 2_000 / 1_000)  # of "cron"
             leader.wall.ahead_ms = ahead_ms
             await asyncio.sleep(world.rng.uniform(0.5, 3.0))
             leader.wall.ahead_ms = 0
