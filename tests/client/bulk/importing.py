@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from shutil import copyfile
+from threading import Lock
+from typing import Any, Concatenate, ParamSpec
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
+from tarry.client.bulk import progress
 from tarry.client.bulk.files import FileSource
 from tarry.client.bulk.import_run import Import
+from tarry.client.bulk.mapping import Fault
 from tarry.client.bulk.progress import Progress
 from tarry.client.bulk.values import Columns, Imported
 from tarry.client.errors import CLASS_OF_REASON, Refused
@@ -31,39 +40,80 @@ class Killed(Exception):
 
 
 class Killer:
-    """Counts the points at which an import may be killed, and kills it at one."""
+    """Counts the points at which an import may be killed, and kills it at one: behind it nothing is done."""
 
     def __init__(self, at: int = -1) -> None:
         self.at, self.points = at, 0
+        self._counts = Lock()
 
     def point(self) -> None:
         """Be one of the points."""
-        self.points += 1
-        if self.points == self.at:
-            raise Killed
+        with self._counts:
+            self.points += 1
+            if 0 < self.at <= self.points:
+                raise Killed
+
+
+P = ParamSpec("P")
+
+
+def _around(method: Callable[Concatenate[Any, P], None]) -> Callable[Concatenate[KilledProgress, P], None]:
+    """Have points before and behind a write."""
+
+    @wraps(method)
+    def written(self: KilledProgress, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        self.killer.point()
+        method(self, *args, **kwargs)
+        self.killer.point()
+
+    return written
 
 
 class KilledProgress(Progress):
-    """Progress that may be killed before and behind each of its writes."""
+    """Progress that may be killed before and behind each of its writes; inside them: ``killed_inside``."""
 
     def __init__(self, folder: Path, killer: Killer) -> None:
         super().__init__(folder)
-        self._killer = killer
+        self.killer = killer
 
-    def begin_step(self, number: int) -> None:
-        self._killer.point()
-        super().begin_step(number)
-        self._killer.point()
+    begin = _around(Progress.begin)
+    begin_step = _around(Progress.begin_step)
+    end_step = _around(Progress.end_step)
+    finish = _around(Progress.finish)
+    keep_copy = _around(Progress.keep_copy)
 
-    def end_step(self, *arguments: Any) -> None:
-        self._killer.point()
-        super().end_step(*arguments)
-        self._killer.point()
+    @_around
+    def refuse(self, faults: Iterable[Fault]) -> None:
+        """Also with half a line written."""
+        noted = list(faults)
+        with self._writes:
+            try:
+                self.killer.point()
+            except Killed:
+                line = json.dumps(noted[0]._asdict())
+                with (self.folder / "refused.jsonl").open("a") as file:
+                    file.write(line[: len(line) // 2])
+                raise
+            super().refuse(noted)
 
-    def refuse(self, *arguments: Any) -> None:
-        self._killer.point()
-        super().refuse(*arguments)
-        self._killer.point()
+
+@contextmanager
+def killed_inside(folder: Path, killer: Killer) -> Iterator[None]:
+    """Have points inside the writes of a folder: before each file has its name, is gone or is on disk."""
+
+    def before(change: Callable[..., Any]) -> Callable[..., Any]:
+        def changed(path: Path, *more: Any, **options: Any) -> Any:
+            if path.is_relative_to(folder):
+                killer.point()
+            return change(path, *more, **options)
+
+        return changed
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("rename", "replace", "unlink"):
+            patch.setattr(Path, name, before(getattr(Path, name)))
+        patch.setattr(progress, "_sync", before(progress._sync))
+        yield
 
 
 class Target:
@@ -84,12 +134,14 @@ class Target:
         killer.point()
         return ScheduledColumns.FromString(answer)
 
-    async def cancel(self, name: str) -> None:
+    async def cancel(self, name: str, killer: Killer) -> None:
         """As Cancel."""
+        killer.point()
         found = MessageId.parse(name)
         hour, index = (number.to_bytes(4, "little") for number in (found.hour, found.global_index))
         now_ms = self.lead.node.time.now_ms()
         await self.lead.propose(CancelCommand(hour=hour, global_index=index, now_ms=now_ms))
+        killer.point()
 
     async def pending(self, topic: str) -> list[Record]:
         """Return the records of all that is pending in a topic."""
@@ -109,18 +161,24 @@ class Target:
 async def imported(
     target: Target, path: Path, folder: Path, topic: str, killer: Killer | None = None, **more: Any
 ) -> list[Imported]:
-    """Import a file once. Raises Killed."""
+    """Import a copy of a file once. Raises Killed."""
     killer = killer or Killer()
-    progress = KilledProgress(folder, killer)
+    held = KilledProgress(folder, killer)
     try:
-        source = FileSource(path, Columns(topic=topic), more.pop("overdue_before_ms", None))
-        run = Import(
-            source, progress, lambda octets: target.send(octets, killer), target.cancel,
-            **{"what": {"of": "test"}, "batch_rows": BATCH_ROWS, **more},
-        )  # fmt: skip
-        return [state async for state in run.steps()]
+        with killed_inside(folder, killer):
+            if held.told is None:
+                side = held.copy.with_suffix(".unfinished")
+                copyfile(path, side)
+                held.keep_copy(side)
+            source = FileSource(held.copy, Columns(topic=topic), more.pop("overdue_before_ms", None))
+            run = Import(
+                source, held, lambda octets: target.send(octets, killer),
+                lambda name: target.cancel(name, killer),
+                **{"what": {"of": "test"}, "batch_rows": BATCH_ROWS, **more},
+            )  # fmt: skip
+            return [state async for state in run.steps()]
     finally:
-        progress.close()
+        held.close()
 
 
 def source_file(path: Path, rows: list[dict[str, Any]]) -> Path:

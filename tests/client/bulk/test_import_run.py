@@ -16,7 +16,7 @@ import pytest
 from tarry.client.aio import connect
 from tarry.client.bulk import import_run
 from tarry.client.bulk.import_run import ClusterDiffers, CountDiffers, UnsureSteps
-from tarry.client.bulk.mapping import UNSURE
+from tarry.client.bulk.mapping import UNSURE, Fault
 from tarry.client.bulk.progress import STEP_BATCHES, Progress, ProgressClosed, ProgressDiffers
 from tarry.client.bulk.values import Files, InvalidSource
 from tarry.client.errors import OutcomeUnknown, Refused
@@ -37,6 +37,8 @@ from tests.client.bulk.importing import (
 from tests.node.lone_leader import leader
 
 ROWS = 2 * STEP_BATCHES * BATCH_ROWS + 5
+FORGOTTEN_POINTS = 17
+"""Of a start that asks a cluster which has forgotten it, with a choice: the probes and what it notes."""
 
 
 @pytest.fixture
@@ -96,17 +98,17 @@ async def test_killed_at_any_point_it_goes_on_and_doubles_nothing(
 ) -> None:
     monkeypatch.setattr(import_run, "STEP_BATCHES", 2)
     monkeypatch.setattr(import_run, "IN_FLIGHT_MAX", 3)
-    rows = rows_of(target, 5 * BATCH_ROWS + 7)
+    rows = rows_of(target, 4 * BATCH_ROWS + 2)
     path = source_file(tmp_path / "jobs.parquet", rows)
     counting = Killer()
     await imported(target, path, tmp_path / "progress-all", "all", counting)
-    assert counting.points > 30
+    assert counting.points > 60
     for at in range(1, counting.points + 1):
         topic, folder = f"at-{at}", tmp_path / f"progress-{at}"
         with pytest.raises(Killed):
             await imported(target, path, folder, topic, Killer(at))
-        again = min(at, 1 + at % 7)
-        try:  # and at another point of the second start
+        again = at if at % 2 else 1 + at % 7
+        try:  # and at another point of the second start: soon, or behind what the first one had begun
             await imported(target, path, folder, topic, Killer(again))
         except Killed:
             await imported(target, path, folder, topic)
@@ -138,8 +140,7 @@ async def test_rows_that_the_same_bound_refuses_cost_no_request_each(target: Tar
     rows += [{"due": far_ms + row, "body": b"y"} for row in range(40)]
     rows.append({"due": now_ms + HOUR_MS, "body": b"z"})
     path, folder = source_file(tmp_path / "jobs.parquet", rows), tmp_path / "progress"
-    killer = Killer()
-    *_, last = await imported(target, path, folder, "t", killer, batch_rows=100)
+    *_, last = await imported(target, path, folder, "t", batch_rows=100)
     assert (last.taken, last.refused) == (21, 60)
     assert await target.bodies("t") == Counter({b"x" * 100: 20, b"z": 1})
     refused = {row["row"]: str(row["refused"]).split(":")[0] for row in id_map(folder) if row["refused"]}
@@ -147,7 +148,7 @@ async def test_rows_that_the_same_bound_refuses_cost_no_request_each(target: Tar
         **dict.fromkeys(range(1, 40, 2), "RECORD_TOO_LARGE"),
         **dict.fromkeys(range(40, 80), "DUE_TOO_FAR"),
     }
-    assert killer.points < 20
+    assert target.sent == 4  # the probe, one refused for each bound, and what is left
     progress = Progress(folder)
     assert not progress.refused  # no memory of what is done
     progress.close()
@@ -247,8 +248,17 @@ async def test_a_folder_that_does_not_say_what_is_imported_is_not_gone_on_with(
 
 
 async def stopped_in_the_first_step(target: Target, path: Path, folder: Path, topic: str) -> None:
-    with pytest.raises(Killed):
-        await imported(target, path, folder, topic, Killer(30))
+    send, begun = Target.send, target.sent
+
+    async def killed(self: Target, octets: bytes, killer: Killer) -> Any:
+        if self.sent - begun > STEP_BATCHES // 2:
+            killer.at = killer.points
+        return await send(self, octets, killer)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Target, "send", killed)
+        with pytest.raises(Killed):
+            await imported(target, path, folder, topic)
     await target.lead.schedule(1, np.array([2**42]), ["other"])  # behind what was under way
 
 
@@ -287,6 +297,33 @@ async def test_a_cluster_that_has_forgotten_the_import_is_sent_nothing_that_is_u
         unsure = [row for row in id_map(folder) if str(row["refused"]).startswith("UNSURE")]
         assert len(unsure) + last.taken + sum(len(r["tags"]) > 2 or not r["due"] for r in rows) >= ROWS - 12
     assert last.rows == last.taken + last.refused == ROWS
+
+
+@pytest.mark.parametrize("choice", ["send", "skip"])
+async def test_killed_while_it_notes_that_it_is_forgotten_it_sends_nothing_unasked_and_nothing_thrice(
+    target: Target, tmp_path: Path, choice: Any
+) -> None:
+    rows = [{**row, "idempotency_key": ""} for row in rows_of(target, STEP_BATCHES * BATCH_ROWS)]
+    path = source_file(tmp_path / "jobs.parquet", rows)
+    for at in range(1, FORGOTTEN_POINTS + 1):
+        topic, folder = f"at-{at}", tmp_path / f"progress-{at}"
+        await stopped_in_the_first_step(target, path, folder, topic)
+        before = await target.bodies(topic)
+        forget_producers(target)
+        with pytest.raises((Killed, UnsureSteps)):
+            await imported(target, path, folder, topic, Killer(at))
+        with pytest.raises(UnsureSteps):
+            await imported(target, path, folder, topic)
+        assert await target.bodies(topic) == before
+        with pytest.raises(Killed):
+            await imported(target, path, folder, topic, Killer(at), unsure=choice)
+        *_, last = await imported(target, path, folder, topic, unsure=choice)
+        after = await target.bodies(topic)
+        assert last.rows == last.taken + last.refused == len(rows)
+        if choice == "send":
+            assert set(after) == set(expected(rows)) and max(after.values()) == 2, f"killed at {at}"
+        else:
+            assert set(after.values()) == {1}, f"killed at {at}"
 
 
 @pytest.mark.parametrize("choice", ["send", "skip"])
@@ -382,6 +419,19 @@ async def test_a_source_that_is_not_there_leaves_no_folder(tmp_path: Path) -> No
         with pytest.raises(InvalidSource, match="name one"):
             await anext(client.bulk().import_rows(Files(tmp_path / "none.csv"), tmp_path / "progress"))
     assert not (tmp_path / "progress").exists()
+
+
+def test_half_a_line_of_a_refused_row_spoils_none_that_is_noted_later(tmp_path: Path) -> None:
+    noted = [Fault(row, "TOPIC_INVALID", "no topic") for row in range(3)]
+    for fault in noted:
+        progress = Progress(tmp_path)
+        progress.refuse([fault])
+        progress.close()
+        with (tmp_path / "refused.jsonl").open("a") as file:
+            file.write('{"row": 7, "rea')
+    progress = Progress(tmp_path)
+    assert list(progress.refused.values()) == noted
+    progress.close()
 
 
 def test_threads_of_an_import_that_was_broken_off_write_nothing_behind_its_end(tmp_path: Path) -> None:
