@@ -158,7 +158,8 @@ class PlannedFires:
     start_ms: int
     step_ms: int
     end_ms: int
-    missed: int = 0  # of them, as the schedule itself counts those that its policy has left out
+    missed: int = 0  # of them, as the schedule itself counts those that its policies have left out
+    apart: bool = False  # none while the last one's message is not acknowledged
 
     def times_ms(self) -> range:
         return range(self.start_ms, self.end_ms, self.step_ms)
@@ -184,6 +185,14 @@ class FireMessage:
     received_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class FireAcknowledged:
+    """An acknowledgement of a fire's message, as it is about to be sent."""
+
+    id: str
+    at_ms: int
+
+
 @dataclass(slots=True)
 class Fires:
     """Schedules that recur, and what was seen of their fires."""
@@ -191,6 +200,7 @@ class Fires:
     planned: list[PlannedFires] = field(default_factory=list)
     seen: list[FireSeen] = field(default_factory=list)
     messages: list[FireMessage] = field(default_factory=list)
+    acknowledged: list[FireAcknowledged] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

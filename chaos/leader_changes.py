@@ -41,7 +41,13 @@ TURN_S = 0.02
 STEADY_S = 1.0
 PATIENCE_S = 60.0
 
-WRONG_FIRES = (fire_checks.lost, fire_checks.early, fire_checks.of_no_fire, fire_checks.miscounted)
+WRONG_FIRES = (
+    fire_checks.lost,
+    fire_checks.early,
+    fire_checks.of_no_fire,
+    fire_checks.miscounted,
+    fire_checks.overlapping,
+)
 
 console = Console(stderr=True)
 
@@ -119,7 +125,7 @@ class Result:
     fires: int  # planned
     fires_doubled: int
     fires_left_out: int
-    fires_wrong: int  # lost, early, or at a time that is no fire's
+    fires_wrong: int  # lost, early, at a time that is no fire's, or beside the one before
     seconds: float
 
     @property

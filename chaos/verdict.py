@@ -183,6 +183,7 @@ def _found(scenario: Scenario, history: History, known: History) -> dict[str, Se
         "fires with several messages": fires.doubled(history.fires),
         "fires left out": fires.left_out(history.fires),
         "fires missed in other numbers than counted": fires.miscounted(history.fires),
+        "fires beside the one before": fires.overlapping(history.fires),
         "messages of no fire": fires.of_no_fire(history.fires),
         "fires whose message was lost": fires.lost(history.fires),
         "fires before their time": fires.early(history.fires, scenario.tolerance_ms),

@@ -1,4 +1,4 @@
-"""Fires of schedules that recur: each once, none left out, none early.
+"""Fires of schedules that recur: each once, none left out, none early, none beside the last if it must not.
 
 What fired is told by the schedules' histories, looked at again and again, and by the messages that came. A
 history keeps ten fires, so a message may be in none that was looked at: it is of the fire at its due time,
@@ -74,6 +74,26 @@ def early(fires: Fires, tolerance_ms: int = 0) -> tuple[Fire, ...]:
         for one in fires.messages
         if one.received_ms < at_ms.get(one.id, one.due_ms) - tolerance_ms
     )
+
+
+def overlapping(fires: Fires) -> tuple[Fire, ...]:
+    """Return the messages that came before the one before was acknowledged, of schedules that let none."""
+    acknowledged_ms: dict[str, int] = {}
+    for one in fires.acknowledged:
+        acknowledged_ms.setdefault(one.id, one.at_ms)
+    apart = {plan.schedule for plan in fires.planned if plan.apart}
+    last: dict[str, str] = {}
+    met: set[str] = set()
+    found = []
+    for message in sorted(fires.messages, key=lambda one: one.received_ms):
+        if message.schedule not in apart or message.id in met:
+            continue
+        met.add(message.id)
+        before = last.get(message.schedule)
+        if before is not None and message.received_ms < acknowledged_ms.get(before, message.received_ms + 1):
+            found.append(Fire(message.schedule, message.due_ms, (before, message.id)))
+        last[message.schedule] = message.id
+    return tuple(found)
 
 
 def _absent(plan: PlannedFires, made: Container[tuple[str, int]]) -> list[Fire]:

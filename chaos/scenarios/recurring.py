@@ -32,7 +32,9 @@ async def recurring_fires(run: Run) -> None:
         run.expect(await firing.end(), "not every fire's message came")
     planned = sum(len(plan.times_ms()) for plan in run.history.fires.planned)
     came = len({one.id for one in run.history.fires.messages})
-    run.say(f"{planned} fires, {came} messages, {firing.failed_looks} looks failed")
+    skipped = sum(plan.missed for plan in run.history.fires.planned)
+    run.say(f"{planned} fires, {came} messages, {skipped} skipped, {firing.failed_looks} looks failed")
+    run.expect(skipped > 0, "no fire met the message of the one before")
 
 
 @scenario(loads=("light",), rough=False)

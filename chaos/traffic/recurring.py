@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
 from tarry.chaos.cluster.cluster import now_ms
-from tarry.chaos.history import FireMessage, Fires, FireSeen, PlannedFires
+from tarry.chaos.history import FireAcknowledged, FireMessage, Fires, FireSeen, PlannedFires
 from tarry.chaos.traffic.traffic import patiently
-from tarry.client.aio import Client, Cron, Interval, Missed, RecurringSchedule, Start
+from tarry.client.aio import Client, Cron, Interval, Message, Missed, Overlap, RecurringSchedule, Start
 from tarry.client.errors import OutcomeUnknown, Overloaded, TarryError, Unavailable
 from tarry.client.recurring.specification import Timing
 
@@ -28,6 +28,8 @@ LOOKS_S: Final = 1.0
 AGAIN_S: Final = 0.2
 SETTLES_S: Final = 60.0
 MISSED_AFTER_MS: Final = 2_000
+HOLDS_S: Final = 1.5
+"""Until a message whose schedule lets none overlap is acknowledged: fires come meanwhile."""
 
 
 class Kind(NamedTuple):
@@ -39,6 +41,7 @@ class Kind(NamedTuple):
     """By so much the first fire is later than an even second."""
     missed: Missed = Missed.ALL
     missed_after_ms: int = 0
+    overlap: Overlap = Overlap.ALLOW
 
 
 STEADY: Final = {
@@ -47,6 +50,8 @@ STEADY: Final = {
     "now-and-then": Kind(Interval(1_700), 1_700, 113),
     "cron": Kind(Cron("* * * * * *", "Europe/Berlin"), SECOND_MS),
     "cron-by-twos": Kind(Cron("*/2 * * * * *"), 2 * SECOND_MS),
+    "skipping": Kind(Interval(SECOND_MS), SECOND_MS, overlap=Overlap.SKIP),
+    "queueing": Kind(Interval(1_300), 1_300, 271, overlap=Overlap.QUEUE),
 }
 MISSING: Final = {
     f"missed-{policy}": Kind(Interval(SECOND_MS), SECOND_MS, 0, policy, MISSED_AFTER_MS) for policy in Missed
@@ -86,10 +91,13 @@ class Firing:
         for name, start_ms in self._started_ms.items():
             end_ms = now_ms() + ENDS_MS
             await self._put(name, start_ms, end_ms)
-            plans[name] = PlannedFires(name, self._first_ms[name], self.kinds[name].step_ms, end_ms)
-        await asyncio.sleep(ENDS_MS / 1_000)
+            apart = self.kinds[name].overlap is not Overlap.ALLOW
+            step_ms = self.kinds[name].step_ms
+            plans[name] = PlannedFires(name, self._first_ms[name], step_ms, end_ms, apart=apart)
+        await asyncio.sleep((ENDS_MS + SECOND_MS) / 1_000)  # in which the last ones are decided
         for name, plan in plans.items():
-            self.fires.planned.append(replace(plan, missed=(await self._got(name)).missed))
+            told = await self._got(name)
+            self.fires.planned.append(replace(plan, missed=told.missed + told.skipped))
         wanted = sum(len(plan.times_ms()) - plan.missed for plan in self.fires.planned)
 
         async def come() -> int | None:
@@ -128,6 +136,7 @@ class Firing:
                 end_ms=end_ms,
                 missed=kind.missed,
                 missed_after_ms=kind.missed_after_ms,
+                overlap=kind.overlap,
             )
         )
 
@@ -142,9 +151,16 @@ class Firing:
                         name = message.body.decode()
                         one = FireMessage(name, message.id, message.due_ms, message.received_ms)
                         self.fires.messages.append(one)
-                        message.ack_soon()
+                        if self.kinds[name].overlap is Overlap.ALLOW:
+                            message.ack_soon()
+                        else:
+                            asyncio.get_running_loop().call_later(HOLDS_S, self._acknowledge, message)
             except (Unavailable, OutcomeUnknown, Overloaded):
                 await asyncio.sleep(AGAIN_S)
+
+    def _acknowledge(self, message: Message) -> None:
+        self.fires.acknowledged.append(FireAcknowledged(message.id, now_ms()))
+        message.ack_soon()
 
     async def _look(self) -> None:
         while True:

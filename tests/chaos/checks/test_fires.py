@@ -6,7 +6,7 @@ import pytest
 
 from tarry.chaos.checks import fires as checks
 from tarry.chaos.checks.fires import Fire
-from tarry.chaos.history import FireMessage, Fires, FireSeen, PlannedFires
+from tarry.chaos.history import FireAcknowledged, FireMessage, Fires, FireSeen, PlannedFires
 
 CHECKS = (
     checks.doubled,
@@ -15,6 +15,7 @@ CHECKS = (
     checks.of_no_fire,
     checks.lost,
     checks.early,
+    checks.overlapping,
 )
 
 
@@ -117,3 +118,19 @@ def test_a_schedule_that_counts_other_missed_fires_than_are_left_out_is_found(
     fires.messages.append(FireMessage("u", "late", 11_000, 17_000))
     assert checks.miscounted(fires) == ((plan,) if found else ())
     assert checks.left_out(fires) == ()
+
+
+def test_a_message_that_came_before_the_one_before_was_acknowledged_is_found() -> None:
+    fires = Fires(planned=[PlannedFires("s", 1_000, 1_000, 4_000, apart=True)])
+    for fire_ms in (1_000, 2_000, 3_000):
+        fires.messages.append(FireMessage("s", f"s{fire_ms}", fire_ms, fire_ms + 2))
+        fires.acknowledged.append(FireAcknowledged(f"s{fire_ms}", fire_ms + 900))
+    fires.messages.append(FireMessage("s", "s1000", 1_000, 2_500))  # repeated after a failover
+    fires.acknowledged.append(FireAcknowledged("s1000", 3_400))
+    assert checks.overlapping(fires) == ()
+    del fires.acknowledged[1]
+    assert checks.overlapping(fires) == (Fire("s", 3_000, ("s2000", "s3000")),)
+    fires.acknowledged.append(FireAcknowledged("s2000", 3_003))
+    assert checks.overlapping(fires) == (Fire("s", 3_000, ("s2000", "s3000")),)
+    fires.planned = [PlannedFires("s", 1_000, 1_000, 4_000)]
+    assert checks.overlapping(fires) == ()
