@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -73,20 +74,25 @@ def turn_bit_of_some(
     return path
 
 
-def rotten_records(machine: Machine) -> int:
-    """Return how many records, indices, and segments of the far log are damaged. The scrub comes by."""
-    wheel, found = machine.wheel, 0
+def rotten_records(machine: Machine) -> set[tuple[int, int]]:
+    """Return the hours and places of damaged records, which the scrub comes by.
+
+    An index has the place -1, a segment of the far log -1 less its number for an hour.
+    """
+    wheel, found = machine.wheel, set[tuple[int, int]]()
     for state in filter(None, map(wheel.upkeep.hour_state, wheel.partitions())):
         try:
-            found += sum(len(damaged) for _, damaged in wheel.upkeep.walk(state))
+            for _, damaged in wheel.upkeep.walk(state):
+                found.update((state.hour, place) for place in damaged.tolist())
         except WheelDamaged:
-            found += 1
+            found.add((state.hour, -1))
     for segment in wheel.upkeep.far_segments():  # rows that have moved to a partition do not count
         try:
             for _, damaged in wheel.upkeep.walk_far(segment):
-                found += len(wheel.upkeep.far_ids(segment.number, damaged)[0])
+                hours, places = wheel.upkeep.far_ids(segment.number, damaged)
+                found.update(zip(hours.tolist(), places.tolist(), strict=True))
         except WheelDamaged:
-            found += 1
+            found.add((-1 - segment.number, -1))
     return found
 
 
@@ -107,7 +113,16 @@ def _damaged(queue: ReadyQueue) -> int:
 
 def rotten(machine: Machine) -> int:
     """Return how much of a machine's files is damaged."""
-    return rotten_records(machine) + rotten_stretches(machine)
+    return len(rotten_records(machine)) + rotten_stretches(machine)
+
+
+def spread_records(machines: Sequence[Machine]) -> set[tuple[int, int]]:
+    """Return which damaged records no replica has whole.
+
+    A state that is sent takes them along before the scrub has come by (replication/DESIGN.md, "Snapshot").
+    """
+    every = [rotten_records(machine) for machine in machines]
+    return {one for one in set.intersection(*every) if one[0] >= 0 and one[1] >= 0}
 
 
 def demand_sound_indices(machine: Machine) -> None:

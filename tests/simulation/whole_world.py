@@ -39,7 +39,7 @@ from tests.simulation.model_consumer import ModelConsumer
 from tests.simulation.model_puller import ModelPuller
 from tests.simulation.model_recurring import Recurring
 from tests.simulation.model_transactions import Transactions
-from tests.simulation.rot import rotten
+from tests.simulation.rot import rotten, spread_records
 from tests.simulation.rows import Misfires, Rows
 from tests.simulation.synced_files import SyncedFiles
 from tests.simulation.whole_node import DISPATCH, WholeNode
@@ -175,8 +175,16 @@ class WholeWorld(World):
         return super().may_empty() and self.may_remove(len(self.nodes)) and self.is_sound()
 
     def is_sound(self) -> bool:
-        """Whether all are there, and nothing of theirs is damaged, be it known or not."""
-        return all(node.alive and not rotten(node.core.machine) for node in self.whole)
+        """Whether all are there, and nothing of theirs is damaged, be it known or not.
+
+        A record that none has whole is not mended any more; where somebody waits for it, it is missing.
+        """
+        if not all(node.alive for node in self.whole):
+            return False
+        machines = [node.core.machine for node in self.whole]
+        if not (damaged := sum(map(rotten, machines))):
+            return True
+        return damaged == len(machines) * len(spread_records(machines))
 
     async def mend(self) -> None:
         """All faults end; clocks are set, too."""
@@ -335,10 +343,12 @@ class WholeWorld(World):
             return f"not converged: {applied}"
         machine = self.whole[0].core.machine
         damaged = [node.name for node in self.whole if node.core.damage.left]
-        if damaged:
+        spread = bool(damaged) and bool(spread_records([node.core.machine for node in self.whole]))
+        sound = self.is_sound()
+        if damaged and not (spread and sound):
             return f"what is damaged at {damaged} is not mended"
-        unknown = [node.name for node in self.whole if rotten(node.core.machine)]
-        if unknown:  # what is unsettled could not be read
+        if not sound:  # what is unsettled could not be read
+            unknown = [node.name for node in self.whole if rotten(node.core.machine)]
             return f"{ROTTEN} at {unknown}, and nobody knows"
         unacknowledged, pending = unsettled(machine), machine.wheel.pending
         left = unacknowledged or pending > self.ledger.ahead(self.horizon_ms)
