@@ -8,17 +8,10 @@ write, and from then on each turn gets one event. On a loop that is not busy eac
 from __future__ import annotations
 
 import asyncio
-import socket
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from threading import Lock
 from typing import Any, Final, TypeVar
-
-if sys.platform != "win32":
-    import fcntl
-    import termios
 
 TURN_EVENTS: Final = 64
 """For which a turn makes room in a full socket. Each takes some 0.1 ms, in what it wakes."""
@@ -37,7 +30,7 @@ class GrpcEventLoop(asyncio.SelectorEventLoop):
 
     def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> Any:
         """Register a reader as asyncio does; of grpc.aio's bytes many are read at a time."""
-        return super().add_reader(fd, *_reader(fd, callback, args))
+        return super().add_reader(fd, *_reader(callback, args))
 
 
 @contextmanager
@@ -47,10 +40,10 @@ def many_events_of(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     For a client, which cannot choose its program's loop. The block must not wait. Changes nothing where the
     loop has a channel already, is of another class that does not allow it, or cannot have readers.
     """
-    add_reader = loop.add_reader
+    add_reader, own = loop.add_reader, getattr(loop, "__dict__", {}).get("add_reader")
 
     def add(fd: Any, callback: Callable[..., Any], *args: Any) -> Any:
-        return add_reader(fd, *_reader(fd, callback, args))
+        return add_reader(fd, *_reader(callback, args))
 
     try:
         loop.add_reader = add  # type: ignore[method-assign]
@@ -60,13 +53,16 @@ def many_events_of(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     try:
         yield
     finally:
-        del loop.add_reader
+        if own is None:
+            del loop.add_reader
+        else:
+            loop.add_reader = own  # type: ignore[method-assign]
 
 
-def _reader(fd: Any, callback: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callable[..., Any], ...]:
+def _reader(callback: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callable[..., Any], ...]:
     """Return what is registered for a reader: of grpc.aio's the one that takes many bytes."""
-    if sys.platform != "win32" and isinstance(fd, socket.socket) and _is_of_grpc(callback):
-        return _take, fd, partial(callback, *args)
+    if _is_of_grpc(callback):
+        return _take, partial(callback, *args)
     return callback, *args
 
 
@@ -76,18 +72,12 @@ def _is_of_grpc(callback: Callable[..., Any]) -> bool:
     return type(getattr(method, "__self__", None)).__name__ == "PollerCompletionQueue"
 
 
-_TAKING: Final = Lock()
-"""All loops of a process read one socket: none takes the byte that another leaves for its handler."""
+def _take(handle_events: Callable[[], Any]) -> None:
+    """Have the handler take many bytes: each time one, and the events that are there.
 
-
-def _take(read_socket: socket.socket, handle_events: Callable[[], Any]) -> None:
-    """Leave one byte of as many as there are events in it, and have the handler take that and all events.
-
-    Another loop's reader may have taken it; then its handler has taken the events too.
+    There is a byte for each event and none is taken without the handler, so that events it leaves, because
+    one of them was an error, have their turn. All loops of a process read one socket: another may be empty.
     """
-    with _TAKING, suppress(BlockingIOError):
-        count = int.from_bytes(fcntl.ioctl(read_socket, termios.FIONREAD, bytes(4)), sys.byteorder)
-        if count > 1:
-            read_socket.recv(min(count, TURN_EVENTS) - 1)
-        if count:
+    with suppress(BlockingIOError):
+        for _ in range(TURN_EVENTS):
             handle_events()
