@@ -36,6 +36,10 @@ public class Measure {
         return instant.getEpochSecond() * 1e3 + instant.getNano() / 1e6;
     }
 
+    static double clock() {
+        return System.nanoTime() / 1e6;
+    }
+
     static String list(List<Double> some) {
         return some.stream().map(each -> String.format(Locale.ROOT, "%.3f", each))
             .collect(Collectors.joining(",", "[", "]"));
@@ -87,13 +91,13 @@ public class Measure {
     static double rate(int rateMs) throws InterruptedException {
         AtomicInteger right = new AtomicInteger();
         AtomicInteger wrong = new AtomicInteger();
-        double start = now();
+        double start = clock();
         allTasks(task -> {
-            while (now() < start + rateMs) {
+            while (clock() < start + rateMs) {
                 (send("rate-" + task, now() + HOUR_MS) ? right : wrong).incrementAndGet();
             }
         });
-        double took = now() - start;
+        double took = clock() - start;
         System.out.printf("[\"rate\", %d, %d, %d]%n", right.get(), wrong.get(), Math.round(took));
         return 1e3 * right.get() / took;
     }
@@ -123,7 +127,7 @@ public class Measure {
             .setEndpoints(arguments[0]).enableSsl(false).build();
         producer = PROVIDER.newProducerBuilder().setClientConfiguration(configuration).setTopics(topic).build();
         PROVIDER.newPushConsumerBuilder().setClientConfiguration(configuration)
-            .setConsumerGroup("measure").setSubscriptionExpressions(Map.of(topic, FilterExpression.SUB_ALL))
+            .setConsumerGroup(topic).setSubscriptionExpressions(Map.of(topic, FilterExpression.SUB_ALL))
             .setMessageListener(view -> {
                 String body = StandardCharsets.UTF_8.decode(view.getBody()).toString();
                 CAME.putIfAbsent(body.split(" ", 2)[0], now());
@@ -133,11 +137,12 @@ public class Measure {
         double perSecond = rate(numbers[1]);
         List<Double> took = new ArrayList<>();
         for (int number = 0; number < numbers[2]; number++) {
-            double start = now();
-            send("single-" + number, start + HOUR_MS);
-            took.add(now() - start);
+            double start = clock();
+            if (send("single-" + number, now() + HOUR_MS)) {
+                took.add(clock() - start);
+            }
         }
-        System.out.printf("[\"single\", %s]%n", list(took));
+        System.out.printf("[\"single\", %d, %s]%n", numbers[2] - took.size(), list(took));
         double start = now();
         int count = perS * numbers[4] / 1_000;
         allTasks(task -> {

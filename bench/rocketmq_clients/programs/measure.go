@@ -156,7 +156,7 @@ func main() {
 	must(err)
 	must(producer.Start())
 	all := map[string]*rocketmq.FilterExpression{topic: rocketmq.SUB_ALL}
-	push, err := rocketmq.NewPushConsumer(config(address, "measure"),
+	push, err := rocketmq.NewPushConsumer(config(address, topic),
 		rocketmq.WithPushAwaitDuration(5*time.Second),
 		rocketmq.WithPushSubscriptionExpressions(all),
 		rocketmq.WithPushMessageListener(&rocketmq.FuncMessageListener{
@@ -178,10 +178,11 @@ func main() {
 	took := []float64{}
 	for number := 0; number < singles; number++ {
 		start := time.Now()
-		send(fmt.Sprintf("single-%d", number), start.Add(time.Hour))
-		took = append(took, ms(time.Since(start)))
+		if send(fmt.Sprintf("single-%d", number), start.Add(time.Hour)) {
+			took = append(took, ms(time.Since(start)))
+		}
 	}
-	tell("single", took)
+	tell("single", singles-len(took), took)
 	start, count := time.Now(), perS*numbers[4]/1_000
 	allTasks(func(task int) {
 		for number := task; number < count; number += tasks {

@@ -2,18 +2,19 @@
 
 Usage: measure.py HOST:PORT TOPIC TASKS RATE_MS SINGLES PER_S LATE_MS CROWD LEAD_MS
 
-One producer and one push consumer, bodies of 100 bytes, every message delayed. It prints a line of JSON for
-each part, times in ms:
+One producer and one push consumer, whose group has the topic's name; bodies of 100 bytes, every message
+delayed. It prints a line of JSON for each part, times in ms:
 
     ["rate", sent, failed, took]       TASKS tasks send one message after another for RATE_MS, due in an hour;
                                        told twice: the first time both sides warm up
-    ["single", [each took]]            SINGLES messages, one after another
+    ["single", failed, [each took]]    SINGLES messages, one after another
     ["late", failed, missing, [late]]  PER_S messages a second for LATE_MS, each due LEAD_MS after it is sent
     ["crowd", failed, missing, [late]] CROWD messages due at one instant
 
-`late`: from the due time, as asked for, to when the listener has the message. A message whose answer came
-after its due time is counted as failed. This client's due times are whole seconds: `late` messages come in a
-crowd each second.
+`late`: from the due time, as asked for, to when the listener has the message, below 0 if it came early. A
+message whose answer came after its due time is counted as failed, and of one that failed no time is told.
+Due times are the wall clock's; how long something took is told by a clock that nobody sets. This client's due
+times are whole seconds: `late` messages come in a crowd each second.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from rocketmq import (
     ClientConfiguration,
@@ -42,6 +43,10 @@ COMES_S = 60.0
 
 def now_ms() -> float:
     return time.time_ns() / 1e6
+
+
+def clock_ms() -> float:
+    return time.perf_counter_ns() / 1e6
 
 
 def tell(*fields: object) -> None:
@@ -96,23 +101,25 @@ class Sender:
     def rate(self, rate_ms: int) -> float:
         """Return messages a second."""
         counts = [[0, 0] for _ in range(self.tasks)]
-        start = now_ms()
+        start = clock_ms()
 
         def work(task: int) -> None:
-            while now_ms() < start + rate_ms:
+            while clock_ms() < start + rate_ms:
                 counts[task][not self.send(f"rate-{task}", now_ms() + HOUR_MS)] += 1
 
         self.all_tasks(work)
-        took = now_ms() - start
+        took = clock_ms() - start
         sent, failed = (sum(column) for column in zip(*counts, strict=True))
         tell("rate", sent, failed, round(took))
         return 1_000 * sent / took
 
-    def singles(self, count: int) -> Iterator[float]:
+    def singles(self, count: int) -> None:
+        took = []
         for number in range(count):
-            start = now_ms()
-            self.send(f"single-{number}", start + HOUR_MS)
-            yield round(now_ms() - start, 3)
+            start = clock_ms()
+            if self.send(f"single-{number}", now_ms() + HOUR_MS):
+                took.append(round(clock_ms() - start, 3))
+        tell("single", count - len(took), took)
 
     def paced(self, per_s: int, late_ms: int, lead_ms: int) -> None:
         start, count = now_ms(), per_s * late_ms // 1_000
@@ -152,12 +159,12 @@ def main() -> None:
     producer = Producer(configuration, (topic,))
     producer.startup()
     listener = Listener()
-    push = PushConsumer(configuration, "measure", listener, {topic: FilterExpression()})
+    push = PushConsumer(configuration, topic, listener, {topic: FilterExpression()})
     push.startup()
     sender = Sender(producer, topic, tasks)
     sender.rate(rate_ms)
     rate = sender.rate(rate_ms)
-    tell("single", list(sender.singles(singles)))
+    sender.singles(singles)
     sender.paced(per_s, late_ms, lead_ms)
     sender.told("late", listener)
     sender.crowd(crowd, now_ms() + max(lead_ms, 1_500 * crowd / max(rate, 1.0)))
