@@ -164,8 +164,8 @@ class Bulk:
             async with aclosing(run.steps()) as steps:
                 async for state in steps:
                     yield state
-        finally:
-            held.close()
+        finally:  # in a thread, for it may wait for a write's sync; whoever cancels again does not stop it
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, held.close))
 
     async def _schedule(self, octets: bytes) -> ScheduledColumns:
         from tarry.proto.tarry_log_pb2 import ScheduledColumns

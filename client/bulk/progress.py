@@ -213,6 +213,8 @@ class Progress:
     def close(self) -> None:
         """Let another import have the folder, once the write is over that a thread is in the middle of."""
         with self._writes:
+            if self._closed:  # its descriptor may be another file's by now
+                return
             self._closed = True
             os.close(self._lock)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from tarry.client.bulk import import_run
 from tarry.client.bulk.import_run import ClusterDiffers, CountDiffers, UnsureSteps
 from tarry.client.bulk.mapping import UNSURE, Fault
 from tarry.client.bulk.progress import STEP_BATCHES, Progress, ProgressClosed, ProgressDiffers
-from tarry.client.bulk.values import Files, InvalidSource
+from tarry.client.bulk.values import Columns, Files, InvalidSource
 from tarry.client.errors import OutcomeUnknown, Refused
 from tarry.node.config import Limits
 from tarry.proto.tarry_log_pb2 import RaiseLevelCommand, ScheduleColumns
@@ -443,26 +445,84 @@ def test_threads_of_an_import_that_was_broken_off_write_nothing_behind_its_end(t
     assert {path.name for path in tmp_path.iterdir()} == {"ids", "lock"}
 
 
+class HeldWrites:
+    """Holds all syncs until they may end, which is so behind the block."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = Event(), Event()
+        self.in_time: list[bool] = []
+
+    def sync(self, _: int) -> None:
+        self.begun.set()
+        self.in_time.append(self.may_end.wait(10))
+
+    def __enter__(self) -> HeldWrites:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.may_end.set()
+
+
+class Asked:
+    """A lock that says when somebody asks for it."""
+
+    def __init__(self) -> None:
+        self.lock, self.asked = Lock(), Event()
+
+    def __enter__(self) -> None:
+        self.asked.set()
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
 def test_a_folder_is_nobody_elses_while_a_thread_is_in_the_middle_of_a_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, may_end = Event(), Event()
-
-    def fsync(_: int) -> None:
-        begun.set()
-        may_end.wait()
-
     progress = Progress(tmp_path)
-    monkeypatch.setattr("tarry.client.bulk.progress.os.fsync", fsync)
-    writer, closer = Thread(target=progress.begin, args=({},)), Thread(target=progress.close)
-    writer.start()
-    begun.wait()
-    closer.start()
-    with pytest.raises(ProgressDiffers, match="in use"):
-        Progress(tmp_path)
-    may_end.set()
-    writer.join()
-    closer.join()
+    progress._writes = writes = Asked()  # type: ignore[assignment]
+    with ThreadPoolExecutor(2) as threads, HeldWrites() as held:
+        monkeypatch.setattr("tarry.client.bulk.progress.os.fsync", held.sync)
+        written = threads.submit(progress.begin, {})
+        assert held.begun.wait(10)
+        writes.asked.clear()
+        closed = threads.submit(progress.close)
+        assert writes.asked.wait(10)
+        with pytest.raises(ProgressDiffers, match="in use"):
+            Progress(tmp_path)
+        held.may_end.set()
+        written.result()
+        closed.result()
     progress = Progress(tmp_path)
     assert progress.told == {"version": 1}
     progress.close()
+
+
+async def test_an_import_that_is_broken_off_in_the_middle_of_a_write_holds_up_no_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = source_file(tmp_path / "jobs.parquet", [{"id": "a", "due": 1, "body": b"x"}])
+    async with connect(["127.0.0.1:1"]) as client:
+        with HeldWrites() as held:
+            monkeypatch.setattr("tarry.client.bulk.progress.os.fsync", held.sync)
+            states = client.bulk().import_rows(Files(path), tmp_path / "progress", Columns(topic="t"))
+            importing = asyncio.ensure_future(anext(states))
+            assert await asyncio.to_thread(held.begun.wait, 10)
+            importing.cancel()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            with pytest.raises(ProgressDiffers, match="in use"):
+                Progress(tmp_path / "progress")
+        with pytest.raises(asyncio.CancelledError):
+            await importing
+    Progress(tmp_path / "progress").close()
+    assert held.in_time and all(held.in_time) and not caplog.records
+
+
+def test_a_folder_that_is_closed_twice_closes_no_file_of_others(tmp_path: Path) -> None:
+    progress = Progress(tmp_path / "progress")
+    progress.close()
+    with (tmp_path / "other").open("wb") as other:  # has the number that the lock had
+        progress.close()
+        other.write(b"x")
