@@ -8,8 +8,10 @@ import gc
 import hashlib
 import socket
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import asynccontextmanager
 from multiprocessing import get_context
+from threading import Event
 from typing import Any
 from weakref import WeakSet
 
@@ -207,6 +209,58 @@ def test_grpcs_own_class_is_back_once_a_server_is_made() -> None:
         assert type(made._server) is not plain and cygrpc.AioServer is plain  # type: ignore[attr-defined]
 
     run(play())
+
+
+def test_servers_that_threads_make_at_once_all_take_many_calls_in_a_turn() -> None:
+    begun, may_end = Event(), Event()
+
+    class Waits(list[grpc.aio.ServerInterceptor]):
+        """grpc.aio goes over it as the server is made."""
+
+        def __iter__(self) -> Any:
+            begun.set()
+            may_end.wait(10)
+            return super().__iter__()
+
+        def __bool__(self) -> bool:
+            return True
+
+    async def made(**arguments: Any) -> str:
+        return type(grpc_server.server(**arguments)._server).__name__  # type: ignore[attr-defined]
+
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(lambda: asyncio.run(made(interceptors=Waits())))
+        assert begun.wait(10)
+        other = threads.submit(lambda: asyncio.run(made()))
+        wait([other], timeout=0.2)  # as long as it is not held up, it ends
+        may_end.set()
+        assert one.result() == other.result() == "_ManyCalls"
+
+
+def test_a_call_that_comes_behind_a_failure_is_kept_for_nobody() -> None:
+    """The core tells both in one turn; nobody takes calls any more."""
+    coming: list[asyncio.Future[object]] = []
+
+    class Core(cygrpc.AioServer):  # type: ignore[misc]
+        async def _request_call(self) -> object:
+            coming.append(asyncio.get_running_loop().create_future())
+            return await coming[-1]
+
+    class Server(grpc_server._ManyCalls, Core): ...
+
+    async def play() -> None:
+        server = Server(asyncio.get_running_loop(), None, (), (), (), None)
+        taking = asyncio.create_task(server._request_call())
+        for _ in range(2):
+            await asyncio.sleep(0)
+        coming[0].set_exception(ZeroDivisionError())
+        coming[1].set_result("a call")
+        with pytest.raises(ZeroDivisionError):
+            await taking
+        await asyncio.sleep(0)
+        assert not server._come
+
+    asyncio.run(play())
 
 
 def test_the_loop_reads_other_sockets_as_asyncio_does() -> None:
