@@ -125,7 +125,7 @@ class ConsumeRequest(_message.Message):
     def __init__(self, subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., nack: _Optional[_Union[Nack, _Mapping]] = ..., extend: _Optional[_Union[Extend, _Mapping]] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("topic", "group", "consumer", "credit", "lease_ms", "tags", "holding", "in_hand_bytes_max", "start", "broadcast", "temporary", "topics", "filter")
+    __slots__ = ("topic", "group", "consumer", "credit", "lease_ms", "tags", "holding", "in_hand_bytes_max", "start", "broadcast", "temporary", "topics", "filter", "incarnation")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +139,7 @@ class Subscribe(_message.Message):
     TEMPORARY_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     consumer: str
@@ -152,7 +153,8 @@ class Subscribe(_message.Message):
     temporary: bool
     topics: _containers.RepeatedScalarFieldContainer[str]
     filter: str
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., credit: _Optional[int] = ..., lease_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., holding: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ..., in_hand_bytes_max: _Optional[int] = ..., start: _Optional[_Union[GroupStart, _Mapping]] = ..., broadcast: _Optional[bool] = ..., temporary: _Optional[bool] = ..., topics: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., credit: _Optional[int] = ..., lease_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., holding: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ..., in_hand_bytes_max: _Optional[int] = ..., start: _Optional[_Union[GroupStart, _Mapping]] = ..., broadcast: _Optional[bool] = ..., temporary: _Optional[bool] = ..., topics: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Holding(_message.Message):
     __slots__ = ("queue", "offset")
@@ -215,18 +217,20 @@ class ConsumeResponse(_message.Message):
     def __init__(self, subscribed: _Optional[_Union[Subscribed, _Mapping]] = ..., deliveries: _Optional[_Union[Deliveries, _Mapping]] = ..., acked: _Optional[_Union[Acked, _Mapping]] = ...) -> None: ...
 
 class Subscribed(_message.Message):
-    __slots__ = ("consumer", "lease_ms", "node", "term", "resumed")
+    __slots__ = ("consumer", "lease_ms", "node", "term", "resumed", "incarnation")
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     consumer: str
     lease_ms: int
     node: str
     term: int
     resumed: _containers.RepeatedCompositeFieldContainer[Holding]
-    def __init__(self, consumer: _Optional[str] = ..., lease_ms: _Optional[int] = ..., node: _Optional[str] = ..., term: _Optional[int] = ..., resumed: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, consumer: _Optional[str] = ..., lease_ms: _Optional[int] = ..., node: _Optional[str] = ..., term: _Optional[int] = ..., resumed: _Optional[_Iterable[_Union[Holding, _Mapping]]] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class Deliveries(_message.Message):
     __slots__ = ("shard", "queue", "topic", "offset", "hour", "global_index", "due_ms", "released_ms", "attempt", "maybe_duplicate", "records", "stamp", "ordered", "delay_ms", "delivered_ms")

@@ -155,18 +155,20 @@ class ConsumedColumns(_message.Message):
     def __init__(self, subscribed: _Optional[_Union[SubscribedColumns, _Mapping]] = ..., deliveries: _Optional[_Union[DeliveriesColumns, _Mapping]] = ..., acked: _Optional[_Union[AckedColumns, _Mapping]] = ...) -> None: ...
 
 class SubscribedColumns(_message.Message):
-    __slots__ = ("consumer", "lease_ms", "node", "term", "resumed")
+    __slots__ = ("consumer", "lease_ms", "node", "term", "resumed", "incarnation")
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     consumer: str
     lease_ms: int
     node: str
     term: int
     resumed: _containers.RepeatedCompositeFieldContainer[HoldingColumns]
-    def __init__(self, consumer: _Optional[str] = ..., lease_ms: _Optional[int] = ..., node: _Optional[str] = ..., term: _Optional[int] = ..., resumed: _Optional[_Iterable[_Union[HoldingColumns, _Mapping]]] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, consumer: _Optional[str] = ..., lease_ms: _Optional[int] = ..., node: _Optional[str] = ..., term: _Optional[int] = ..., resumed: _Optional[_Iterable[_Union[HoldingColumns, _Mapping]]] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class HoldingColumns(_message.Message):
     __slots__ = ("queue", "offset")

@@ -37,7 +37,9 @@ class Subscription:
         on_deliveries: Callable[[consumer_pb.Deliveries], None],
         on_failed: Callable[[BaseException], None],
         on_shorter_lease: Callable[[], None] = lambda: None,
+        on_incarnation: Callable[[], None] = lambda: None,
     ) -> None:
+        """Take ``on_incarnation``: called where offsets are of other messages than they were."""
         self.opened = 0
         """Times that a node took the subscription."""
         self.lease_ms = 0
@@ -48,6 +50,7 @@ class Subscription:
         self._on_deliveries = on_deliveries
         self._on_failed = on_failed
         self._on_shorter_lease = on_shorter_lease
+        self._on_incarnation = on_incarnation
         self._subscribe_ms = SUBSCRIBE_SEVERAL_MS if subscribe.topics else SUBSCRIBE_MS
         self._stream: Stream | None = None
         self._address = ""
@@ -202,6 +205,9 @@ class Subscription:
         self._begin_where_it_was()
         resumed = {holding.queue: frozenset(holding.offset) for holding in subscribed.resumed}
         self._unsettled.subscribed(resumed)
+        if self.opened and subscribed.incarnation != self._subscribe.incarnation:
+            self._on_incarnation()
+        self._subscribe.incarnation = subscribed.incarnation
         self.opened += 1
         self._open = True
         self._to_write.set()

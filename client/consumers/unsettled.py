@@ -265,6 +265,10 @@ class Unsettled:
         for verdict, group in waiting.items():
             self._again(verdict, group, resumed, AckOutcome.STALE)
 
+    def forget_lost(self) -> None:
+        """Take what was lost for new where it comes: the offsets are of other messages now."""
+        self._lost_last = {}
+
     def abandon(self) -> None:
         """Give every outcome as UNKNOWN, because no stream will follow; a later verdict is STALE."""
         self._in_hand, self._in_hand_count = {}, 0

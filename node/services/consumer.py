@@ -164,6 +164,8 @@ class ConsumerService:
         if request is None or request.WhichOneof("request") != "subscribe":
             return Refusal(Reason.SUBSCRIBE_FIRST, "the first request of a stream is its subscribe")
         subscribe = request.subscribe
+        if subscribe.incarnation != self._core.journal.cluster_incarnation:  # it has other messages there
+            del subscribe.holding[:]
         consumer = self._consumer(subscribe, context)
         if isinstance(consumer, Refusal):
             return consumer
@@ -200,7 +202,9 @@ class ConsumerService:
         if subscribe.holding and (refusal := group.differs(consumer)):
             return refusal
         group.join(consumer, list(chain.from_iterable(resumed.values())))
-        consumer.send(subscribed(consumer.name, consumer.lease_ms, self._config.node, delivery.term, resumed))
+        incarnation = self._core.journal.cluster_incarnation
+        node, lease_ms = self._config.node, consumer.lease_ms
+        consumer.send(subscribed(consumer.name, lease_ms, node, delivery.term, incarnation, resumed))
         group.pump()
         return _Session(consumer, _OneTopic(group, consumer, self._subscriptions))
 

@@ -47,7 +47,7 @@ class TopicsFollowed:
         start: pb.GroupStart,
     ) -> None:
         self._limits, self._node = core.config.limits, core.config.node
-        self._machine = core.machine
+        self._machine, self._journal = core.machine, core.journal
         self._auto_create = core.config.groups_auto_create
         self._leadership = core.leadership
         self._subscriptions = subscriptions
@@ -106,7 +106,12 @@ class TopicsFollowed:
     def subscribed(self, resumed: Resumed | None = None) -> bytes:
         """Return the stream's first response, serialized, and what follows where its lease has changed."""
         return subscribed(
-            self.many.stream.name, self.many.lease_ms, self._node, self._delivery.term, resumed or {}
+            self.many.stream.name,
+            self.many.lease_ms,
+            self._node,
+            self._delivery.term,
+            self._journal.cluster_incarnation,
+            resumed or {},
         )
 
     async def _appeared(self) -> list[str]:

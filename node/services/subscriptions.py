@@ -236,7 +236,12 @@ class Subscriptions:
 
 
 def subscribed(
-    consumer: str, lease_ms: int, node: str, term: int, resumed: Mapping[int, Sequence[Batch]]
+    consumer: str,
+    lease_ms: int,
+    node: str,
+    term: int,
+    incarnation: int,
+    resumed: Mapping[int, Sequence[Batch]],
 ) -> bytes:
     """Return the response that tells a consumer its lease, and what of it goes on, by queue."""
     holding = [
@@ -245,7 +250,12 @@ def subscribed(
         if batches
     ]
     told = log_pb.SubscribedColumns(
-        consumer=consumer, lease_ms=lease_ms, node=node, term=term, resumed=holding
+        consumer=consumer,
+        lease_ms=lease_ms,
+        node=node,
+        term=term,
+        resumed=holding,
+        incarnation=incarnation,
     )
     return log_pb.ConsumedColumns(subscribed=told).SerializeToString()
 

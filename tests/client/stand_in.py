@@ -324,6 +324,7 @@ class GroupStandIn:
         self.answer_acks = True
         self.stale: set[int] = set()
         self.resume: Callable[[consumer_pb.Holding], list[int]] = lambda holding: list(holding.offset)
+        self.incarnation = 0
         self._streams: list[asyncio.Queue[Any]] = []
         cluster.on_consume = self._consume
 
@@ -340,6 +341,7 @@ class GroupStandIn:
                 node=node.name,
                 term=self.cluster.term,
                 resumed=resumed,
+                incarnation=self.incarnation,
             )
         )
         await self._note(lambda: (self.subscribed.append(subscribe), self._streams.append(out)))

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from tarry.client.aio import connect
-from tarry.client.consumers.unsettled import AckOutcome
+from tarry.client.consumers.unsettled import AckOutcome, FailedAcks
 from tarry.client.errors import ConsumerReplaced
 from tests.client.stand_in import ClusterStandIn, GroupStandIn, break_off, refuse, take
 
@@ -147,3 +147,35 @@ async def test_dedupe_lets_the_holder_of_a_lost_message_ack_it_when_it_comes_aga
         await group.deliver(range(2), maybe_duplicate=[0])
         assert (await take(consumer, 1))[0].offset == 1
         assert await message.ack() is AckOutcome.OK
+
+
+@pytest.mark.parametrize("dedupe", [False, True])
+async def test_in_another_incarnation_an_offset_is_of_another_message(
+    cluster: ClusterStandIn, group: GroupStandIn, dedupe: bool
+) -> None:
+    """The cluster was recovered: what it delivers at 0 to 2 is new, whatever was done with the old."""
+    failed: list[FailedAcks] = []
+    consumers = {"dedupe": dedupe, "on_ack_failed": failed.append}
+    async with connect(cluster.addresses) as client, client.consumer("orders", "g", **consumers) as consumer:
+        await group.deliver(range(4))
+        acked, held, soon = await take(consumer, 3)  # one more waits in the client
+        await acked.ack()
+        group.incarnation, group.resume = 7, lambda _: []
+        await group.end(break_off)
+        await group.until(lambda: len(group.subscribed) == 2)
+        assert group.subscribed[1].incarnation == 0
+        while not consumer.reconnects:  # noqa: ASYNC110 - the stand-in is told before the client
+            await asyncio.sleep(0)
+        await group.deliver(range(3), maybe_duplicate=[0, 1, 2])
+        new = await take(consumer, 3)
+        assert [message.offset for message in new] == [0, 1, 2]
+        before = list(group.acked())
+        assert await held.ack() is AckOutcome.STALE
+        assert await held.batch.ack() == [AckOutcome.STALE] * 4  # type: ignore[attr-defined]
+        soon.ack_soon()
+        assert await new[1].ack() is AckOutcome.OK
+        assert group.acked() == [*before, 1]
+        assert [(one.offsets, one.outcome) for one in failed] == [((2,), AckOutcome.STALE)]
+        await group.end(break_off)
+        await group.until(lambda: len(group.subscribed) == 3)
+        assert group.subscribed[2].incarnation == 7

@@ -15,6 +15,7 @@ from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
 from tarry.proto.reasons import Reason
+from tarry.replication.journal.journal import Journal
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.refusal import Refusal
 from tests.node.lone_leader import GROUP, Leader, Stream, leader, until
@@ -181,6 +182,28 @@ async def test_a_consumer_that_comes_back_goes_on_with_what_it_holds_of_each_top
         await again.leave()  # in order: what is in hand of the other goes to others
         other = await subscribed(lead, "b", consumer="other")
         await until(lambda: other.received == 2)
+
+
+@pytest.mark.parametrize("topic", ["a", "*"])
+async def test_what_another_incarnation_of_the_cluster_delivered_is_not_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    """Its offsets are of other messages now: an ack of one would settle what nobody was given."""
+    async with leader(tmp_path, Holds()) as lead:
+        await schedule(lead, "a", 2)
+        stream = await subscribed(lead, topic)
+        await until(lambda: stream.received == 2)
+        ((queue, _), (_, offset)) = stream.given["a"]
+        stream.ended.cancel()
+        monkeypatch.setattr(Journal, "cluster_incarnation", 7)  # as if it had been recovered
+        holding = [pb.Holding(queue=queue, offset=[0, offset])]
+        for told, resumed in ((0, 0), (6, 0), (7, 2)):
+            again = Taking(lead, topic, holding=holding, incarnation=told)
+            answer = (await again.answer()).subscribed
+            assert answer.incarnation == 7
+            assert sum(len(one.offset) for one in answer.resumed) == resumed
+            await until(lambda again=again, resumed=resumed: again.received == 2 - resumed)
+            again.ended.cancel()
 
 
 async def test_who_connects_again_replaces_the_stream_of_its_name(tmp_path: Path) -> None:
