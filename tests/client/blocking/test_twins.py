@@ -40,7 +40,7 @@ SAME_AS_COLUMNS = {
     "stamp",
     "stored_ms",
 }
-SETTLING = {"settle", "settle_many", "settle_many_soon", "settle_soon"}
+SETTLING = {"settle", "settle_many", "settle_many_soon", "stale_soon", "settle_soon"}
 """Methods that messages call."""
 
 ASYNC_ONLY = {
