@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from typing import Final
+
+HOLDERS_AT_ONCE: Final = 16
+"""Holders whose messages one request settles at a time: each is a call to the cluster."""
 
 
 @dataclass(frozen=True, slots=True)

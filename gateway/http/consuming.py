@@ -14,7 +14,7 @@ from tarry.client.aio import AckOutcome, Puller
 from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import TarryError
-from tarry.gateway.handle import Holder
+from tarry.gateway.handle import HOLDERS_AT_ONCE, Holder
 from tarry.gateway.http import fields
 from tarry.gateway.http.asking import body_bytes, content
 from tarry.gateway.http.bodies import BodyAs, json_of, made
@@ -26,7 +26,6 @@ from tarry.gateway.http.scheduling import check_count
 
 HOLDERS_MAX: Final = 100
 """Consumers and queues whose messages one request settles: each is a call to the cluster."""
-HOLDERS_AT_ONCE: Final = 16
 RELEASE_S: Final = 5.0
 """Within which what nobody has received any more is given back."""
 

@@ -16,7 +16,7 @@ from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import TarryError
 from tarry.client.integers import UINT32_MAX
-from tarry.gateway.handle import Holder
+from tarry.gateway.handle import HOLDERS_AT_ONCE, Holder
 from tarry.gateway.rocketmq.call import Call, Gateway
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.handles import Receipt
@@ -33,8 +33,6 @@ INLINE_BYTES_MAX: Final = 262_144
 """Bytes of bodies whose digests are made within a turn of the event loop."""
 FILTER_CHARS_MAX: Final = 65_536
 """Checked within a turn of the event loop; nodes take 1,000 tags, and shorter conditions."""
-HOLDERS_AT_ONCE: Final = 16
-"""Consumers and queues whose messages one request settles at a time: each is a call to the cluster."""
 RELEASE_S: Final = 5.0
 """Within which what nobody receives any more is given back."""
 
