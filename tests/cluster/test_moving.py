@@ -233,7 +233,10 @@ STEP_MS = 20
 
 
 class Poller(NamedTuple):
-    """An old system that takes from a sorted set what is due before a time; ``taken``: when, by member."""
+    """An old system that takes from a sorted set what is due before a time; ``taken``: when, by member.
+
+    It ends once it has looked behind that time.
+    """
 
     url: str
     key: str
@@ -243,8 +246,10 @@ class Poller(NamedTuple):
     def run(self) -> None:
         """Take until then."""
         with redis.Redis.from_url(self.url) as client:
-            while (at_ms := now_ms()) < self.until_ms:
-                for member in client.zrangebyscore(self.key, "-inf", at_ms / 1_000):
+            at_ms = 0
+            while at_ms < self.until_ms:
+                at_ms = now_ms()
+                for member in client.zrangebyscore(self.key, "-inf", min(at_ms, self.until_ms - 1) / 1_000):
                     client.zrem(self.key, member)
                     client.hdel("jobs", member)
                     self.taken[member.decode()] = now_ms()

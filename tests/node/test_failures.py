@@ -279,6 +279,7 @@ def test_a_consumers_stream_whose_reading_half_fails_ends_with_the_error_and_kee
         core: Any = SimpleNamespace(
             config=group.config,
             machine=group.machine,
+            journal=SimpleNamespace(cluster_incarnation=0),
             driver=unused,
             leadership=SimpleNamespace(delivery=group.delivery),
             holds=Holds(),

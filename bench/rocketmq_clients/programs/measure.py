@@ -72,7 +72,8 @@ class Sender:
         self.producer, self.topic, self.tasks = producer, topic, tasks
         self.due: dict[str, int] = {}
         """Due times of messages whose answer came before them, by token."""
-        self.failed = 0
+        self.failed: list[str] = []
+        """Tokens: a list, for a count that several threads add to loses some."""
 
     def send(self, token: str, due_ms: float) -> bool:
         message = Message()
@@ -96,7 +97,9 @@ class Sender:
             thread.join()
 
     def sent(self, kind: str, number: int, due_ms: float) -> None:
-        self.failed += not self.send(f"{kind}-{number}", due_ms)
+        token = f"{kind}-{number}"
+        if not self.send(token, due_ms):
+            self.failed.append(token)
 
     def rate(self, rate_ms: int) -> float:
         """Return messages a second."""
@@ -148,8 +151,8 @@ class Sender:
         late = [
             round(listener.came[token] - due_ms, 3) for token, due_ms in due.items() if token in listener.came
         ]
-        tell(kind, self.failed, len(due) - len(late), late)
-        self.failed = 0
+        tell(kind, len(self.failed), len(due) - len(late), late)
+        self.failed.clear()
 
 
 def main() -> None:
