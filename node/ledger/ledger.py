@@ -200,14 +200,15 @@ class Ledger:
                 self._buffer.put_back([])
                 self._something.set()
                 return
-            taken = self._buffer.take()
-            write = partial(self.disk.write, taken, self._now_ms(), sync=sync)
+            if self._alone and not self._told_alone:
+                self._tell_alone(self._alone)
+            taken, tells = self._buffer.take(), self._alone is not None and self._told_alone
+            write = partial(self.disk.write, taken, self._now_ms(), sync=sync or tells)
             if not await self._try(write):
                 self._buffer.put_back(taken)
                 self._something.set()
                 return
-            if self._alone and self._told_alone:
-                went_alone.forget(self._data)
+            if tells and await self._try(partial(went_alone.forget, self._data)):
                 self._alone = None
             gap = self._buffer.written(self._now_ms(), self._term)
             if gap is not None:
@@ -244,12 +245,15 @@ class Ledger:
             self._gap(Missing.ALL, 0, first, "BEGUN")
         elif left.covered is not None and left.covered < first:
             self._gap(Missing.ALL, left.covered, first, "UNWRITTEN")
-        if self._alone:
-            index, self._told_alone = self._alone.index, True
-            self._gap(Missing.ALL, index, index, "RECOVERED_ALONE", self._alone.at_ms)
         if left.killed:
             self._gap(Missing.NODE_MADE, left.covered or 0, left.covered or 0, "KILLED")
         return True
+
+    def _tell_alone(self, alone: WentAlone) -> None:
+        """Add the row of it; once more at the next write, where the buffer has no room for it."""
+        dropped = self._buffer.dropped
+        self._gap(Missing.ALL, alone.index, alone.index, "RECOVERED_ALONE", alone.at_ms)
+        self._told_alone = self._buffer.dropped == dropped
 
     def _gap(self, missing: Missing, first: int, last: int, why: str, at_ms: int | None = None) -> None:
         detail = gap_detail(missing, first, last, why)

@@ -53,7 +53,11 @@ SEARCHES_WAITING_MAX: Final = 100
 """Calls that wait for one, each with its request in memory; beyond, they are refused."""
 DECIDED_MS: Final = 1_000
 """In which a leader has decided fires that have come, before a change of their schedule."""
-DECIDED_LOOK_MS: Final = 10
+DECIDED_LOOK_MS: Final = 20
+UNDECIDED_MAX: Final = 1_000
+"""Calls that wait for that; beyond, they are refused."""
+DECIDED_BEFORE: Final = (log_pb.RECURRING_CHANGE_PUT, log_pb.RECURRING_CHANGE_PAUSE)
+"""Changes behind which fires that have come would be fires no more."""
 ATTEMPTS_MAX: Final = 16
 """How often a trigger is proposed again for a schedule that changed meanwhile."""
 
@@ -76,6 +80,7 @@ class RecurringService:
         self._authorizer, self._calls = authorizer, calls
         self._turns = IntakeTurns()
         self._searches, self._searching = asyncio.Semaphore(SEARCHES_MAX), 0
+        self._undecided_calls = 0
 
     def locals(self) -> dict[str, Local]:
         """Return what answers each call from its bytes."""
@@ -130,8 +135,6 @@ class RecurringService:
             bytes_max=self._limits.recurring_bytes_max,
             **stored._asdict(),
         )
-        if refusal := await self._undecided(request.name):
-            return refusal
         if known is None or known.state().spec != command.spec:
             now_ms = self._time.now_ms()
             begins_ms = max(now_ms, spec.start_ms - 1)
@@ -162,10 +165,7 @@ class RecurringService:
         entry = await self._entry(request.name, context)
         if isinstance(entry, Refusal):
             return entry
-        topic = entry.topic
-        if change == log_pb.RECURRING_CHANGE_PAUSE and (refusal := await self._undecided(request.name)):
-            return refusal
-        command = log_pb.RecurringCommand(name=request.name, change=change, topics=[topic])
+        command = log_pb.RecurringCommand(name=request.name, change=change, topics=[entry.topic])
         return await self._changed(command, request)
 
     async def _changed(
@@ -180,6 +180,8 @@ class RecurringService:
         if request.HasField("if_revision"):
             command.if_revision = request.if_revision
         command.now_ms = self._time.now_ms()
+        if command.change in DECIDED_BEFORE and (refusal := await self._undecided(command)):
+            return refusal
         done: Recurred | Refusal = await self._driver.propose(self._machine.encode(command), cost_us(command))
         if isinstance(done, Refusal):
             return done
@@ -189,24 +191,26 @@ class RecurringService:
             return pb.RecurringResponse() if gone else unknown(command.name)
         return pb.RecurringResponse(recurring=self._told(entry))
 
-    async def _undecided(self, name: str) -> Refusal | None:
-        """Wait until the leader has decided the fires of a schedule that have come; else a change drops them.
+    async def _undecided(self, command: log_pb.RecurringCommand) -> Refusal | None:
+        """Wait until the leader has decided the fires that have come by a change's time: it drops others.
 
         A new leader decides them by the schedule's policy as soon as it leads. Returns the refusal of a
         schedule that is not decided in time.
         """
-        for _ in range(DECIDED_MS // DECIDED_LOOK_MS):
-            entry = self._machine.recurring.named(name)
-            if entry is None or entry.paused or entry.next_ms == NONE_COMES:
-                return None
-            if entry.next_ms > self._time.now_ms():  # 0: it is to be planned yet
-                return None
+        looked_at = self._machine.recurring.named(command.name)
+        if looked_at is None or _decided(looked_at, command.now_ms) or _is_unknown_here(looked_at):
+            return None
+        if self._undecided_calls < UNDECIDED_MAX:
+            self._undecided_calls += 1
             try:
-                timing_of(pb.RecurringSpec.FromString(entry.state().spec), 0)
-            except TimingInvalid:  # this node knows the zone no more, and decides nothing
-                return None
-            await asyncio.sleep(DECIDED_LOOK_MS / 1_000)
-        text = f"fires of schedule {name!r} that have come are still to be decided: try again"
+                for _ in range(DECIDED_MS // DECIDED_LOOK_MS):
+                    await asyncio.sleep(DECIDED_LOOK_MS / 1_000)
+                    entry = self._machine.recurring.named(command.name)
+                    if entry is None or _decided(entry, command.now_ms):
+                        return None
+            finally:
+                self._undecided_calls -= 1
+        text = f"fires of schedule {command.name!r} that have come are still to be decided: try again"
         return Refusal(Reason.OVERLOADED, text, retry_ms=DECIDED_MS)
 
     async def _trigger(self, request: pb.TriggerRecurringRequest, context: CallContext) -> Message | Refusal:
@@ -427,6 +431,20 @@ class RecurringService:
         most = queue.settings.body_bytes_max
         columns = log_pb.ScheduleColumns(topics=[spec.topic], records=[stored.record])
         return body_too_large(columns, [most]) if most else None
+
+
+def _decided(entry: Entry, at_ms: int) -> bool:
+    """Return whether no fire that has come by then is to be decided; one that is not planned yet may have."""
+    return entry.paused or entry.next_ms == NONE_COMES or entry.next_ms > at_ms
+
+
+def _is_unknown_here(entry: Entry) -> bool:
+    """Return whether this node does not know the schedule's zone, and so decides nothing."""
+    try:
+        timing_of(pb.RecurringSpec.FromString(entry.state().spec), 0)
+    except TimingInvalid:
+        return True
+    return False
 
 
 def _bare(spec: pb.RecurringSpec) -> pb.RecurringSpec:

@@ -44,6 +44,8 @@ MISSED: Final = pb.FIRE_OUTCOME_MISSED
 QUEUED: Final = pb.FIRE_OUTCOME_QUEUED
 CANCELLED: Final = pb.FIRE_OUTCOME_CANCELLED
 FIRES_MAX: Final = 1 << 32
+JITTERED_MAX: Final = 10
+"""Entries kept beyond those of the history, of fires that by their jitter are not due yet."""
 """That one entry of a history stands for as it is made; more would be a leader's bug."""
 MESSAGES: Final = (FIRED, TRIGGERED)
 """Outcomes that make a message."""
@@ -199,8 +201,7 @@ class Recurring:
         fires = [
             (one.fire_ms, one.hour, one.global_index)
             for one in state.history
-            if _is_fire(one, state.fired_ms)
-            or (every and one.outcome == FIRED and one.fire_ms < state.fired_ms and one.due_ms > now_ms)
+            if _is_fire(one, state.fired_ms) or (every and _is_jittered(one, state.fired_ms, now_ms))
         ]
         for fire_ms, hour, global_index in reversed(fires):
             if self._is_cancelled_now(hour, global_index, now_ms):
@@ -373,9 +374,17 @@ def _note_cancelled(
         state.decided_ms = min(state.decided_ms, fire_ms - 1)
     state.fired -= 1
     if fire_ms == state.fired_ms:
-        state.fired_ms, state.fired_before_ms = state.fired_before_ms, 0
+        state.fired_ms = state.fired_before_ms
+        state.fired_before_ms = _fired_before(state, state.fired_ms)
     if (state.last_hour, state.last_index) == message:
         state.has_last = False
+
+
+def _fired_before(state: log_pb.RecurringCheckpoint, fire_ms: int) -> int:
+    """Return the last fire before one that the history has and that was not cancelled; 0: it has none."""
+    cancelled = {one.fire_ms for one in state.history if one.outcome == CANCELLED}
+    fired = (one.fire_ms for one in state.history if one.outcome == FIRED and one.fire_ms < fire_ms)
+    return max((each for each in fired if each not in cancelled), default=0)
 
 
 def _note_left_out(state: log_pb.RecurringCheckpoint, fire: log_pb.PlannedFire, now_ms: int) -> None:
@@ -403,10 +412,23 @@ def _note(
 
 
 def _cut(state: log_pb.RecurringCheckpoint, fired_ms: int) -> None:
-    """Forget the oldest entry of too many, but not that of the last fire: it names what to cancel."""
-    if len(state.history) > HISTORY:
-        of_last = [place for place, one in enumerate(state.history) if _is_fire(one, fired_ms)]
-        del state.history[1 if of_last[-1:] == [0] else 0]
+    """Forget the oldest entry of too many, but not those of fires that may be cancelled: they name what.
+
+    These are the last fire's, and some of earlier ones that by their jitter are not due yet.
+    """
+    if len(state.history) <= HISTORY:
+        return
+    now_ms, old = state.history[-1].decided_ms, range(len(state.history) - 1)
+    of_last = [place for place, one in enumerate(state.history) if _is_fire(one, fired_ms)]
+    free = [place for place in old if place not in of_last[-1:]]
+    due = [place for place in free if not _is_jittered(state.history[place], fired_ms, now_ms)]
+    if due or len(old) >= HISTORY + JITTERED_MAX:
+        del state.history[(due or free)[0]]
+
+
+def _is_jittered(one: log_pb.FireCheckpoint, fired_ms: int, now_ms: int) -> bool:
+    """Return whether an entry is of a fire before the last one that by its jitter is not due yet."""
+    return one.outcome == FIRED and one.fire_ms < fired_ms and one.due_ms > now_ms
 
 
 def _is_fire(one: log_pb.FireCheckpoint, fire_ms: int) -> bool:

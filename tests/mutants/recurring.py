@@ -32,8 +32,8 @@ MUTANTS = (
     Mutant(
         "a_history_forgets_what_a_pause_cancels",
         "a schedule that was triggered ten times fires though it is paused",
-        "        del state.history[1 if of_last[-1:] == [0] else 0]\n",
-        "        del state.history[0]\n",
+        "    free = [place for place in old if place not in of_last[-1:]]\n",
+        "    free = list(old)\n",
         (f"{MACHINE}::test_a_pause_cancels_the_last_fire_however_often_it_was_triggered_since",),
     ),
     Mutant(
@@ -74,16 +74,30 @@ MUTANTS = (
     Mutant(
         "a_pause_cancels_the_last_fire_alone",
         "a paused schedule's earlier fire comes, which by its jitter was not due yet",
-        "or (every and one.outcome",
-        "or (False and one.outcome",
+        "or (every and _is_jittered(",
+        "or (False and _is_jittered(",
         (f"{MACHINE}::test_a_pause_cancels_earlier_fires_that_by_their_jitter_are_not_due_yet",),
     ),
     Mutant(
         "a_change_does_not_wait_for_the_leader_s_plan",
         "behind a failover a pause or a put drops fires that have come",
-        "            if entry.next_ms > self._time.now_ms():  # 0: it is to be planned yet\n",
-        "            if True:\n",
+        "return entry.paused or entry.next_ms == NONE_COMES or entry.next_ms > at_ms",
+        "return True",
         (f"{SERVICE}::test_a_change_waits_for_fires_that_have_come_and_are_not_decided",),
+    ),
+    Mutant(
+        "a_change_waits_for_fires_that_come_behind_it",
+        "a schedule whose leader is always a little late cannot be paused",
+        "if entry is None or _decided(entry, command.now_ms):",
+        "if entry is None or _decided(entry, self._time.now_ms()):",
+        (f"{SERVICE}::test_a_change_waits_for_no_fire_that_comes_behind_it",),
+    ),
+    Mutant(
+        "a_history_forgets_a_jittered_fire",
+        "a paused schedule's earlier fire comes, behind which many came that were due before",
+        "    due = [place for place in free if not _is_jittered(state.history[place], fired_ms, now_ms)]\n",
+        "    due = free\n",
+        (f"{MACHINE}::test_a_jittered_fire_is_cancelled_however_many_fires_came_behind_it",),
     ),
     Mutant(
         "a_change_plans_anew_from_now",

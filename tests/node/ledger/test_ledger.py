@@ -18,6 +18,7 @@ import pytest
 
 from tarry.node.delivery.batch import DeliveryBatch
 from tarry.node.delivery.feed import WAITING
+from tarry.node.ledger import went_alone
 from tarry.node.ledger.went_alone import RECOVERED, WentAlone, mark
 from tarry.proto.ledger.arrow import SCHEMA, batch
 from tarry.proto.ledger.chunk import Chunk, pack, unpack
@@ -119,6 +120,42 @@ async def test_a_node_that_went_on_alone_tells_of_it_once_and_when_it_was(
     assert [(row["detail"], row["at_ms"]) for row in rows] == [
         ("all 3..3 RECOVERED_ALONE", NOW_MS - 86_400_000)
     ]
+
+
+async def test_a_node_that_went_on_alone_tells_of_it_though_its_buffer_was_full_at_first(
+    make: Callable[..., Replica], tmp_path: Path
+) -> None:
+    (tmp_path / "n1").mkdir()
+    mark(tmp_path / "n1", WentAlone(3, NOW_MS, 0))
+    replica = make()
+    buffer = replica.ledger._buffer
+    buffer._hole = 0  # rows of a long replay have been dropped
+    replica.apply(subscribe())
+    await replica.ledger.write()
+    assert (tmp_path / "n1" / RECOVERED).exists()
+    replica.apply(subscribe())
+    await replica.ledger.close()
+    assert not (tmp_path / "n1" / RECOVERED).exists()
+    assert gaps(replica).count("all 3..3 RECOVERED_ALONE") == 1
+
+
+async def test_a_mark_that_cannot_be_deleted_ends_nothing_and_is_deleted_later(
+    make: Callable[..., Replica], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: Path) -> None:
+        raise OSError(30, "Read-only file system")
+
+    (tmp_path / "n1").mkdir()
+    mark(tmp_path / "n1", WentAlone(3, NOW_MS, 0))
+    replica = make()
+    replica.apply(subscribe())
+    with monkeypatch.context() as broken:
+        broken.setattr(went_alone, "forget", refused)
+        await replica.ledger.write()
+    replica.apply(subscribe())
+    await replica.ledger.close()
+    assert not (tmp_path / "n1" / RECOVERED).exists()
+    assert gaps(replica).count("all 3..3 RECOVERED_ALONE") == 1
 
 
 @pytest.mark.parametrize(("made", "rows", "first"), [(2**31 - 3, 3, 2**31 - 3), (2**31 - 2, 3, 0), (0, 1, 0)])

@@ -19,6 +19,7 @@ from tarry.proto.reasons import Reason
 from tarry.proto.tarry_consumer_pb2 import AckRequest, NackRequest, ReceiveRequest, ReceiveResponse
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.recurring_table import Entry, Schedules
 from tarry.replication.state_machine.refusal import Refusal
 from tests.node.lone_leader import Leader, leader, until
 from tests.simulation.edge import Context
@@ -370,6 +371,28 @@ def test_a_change_waits_for_fires_that_have_come_and_are_not_decided(
         told = await caller.get()
         assert told.fired >= 1
         assert told.missed == 0
+
+    play(tmp_path, act)
+
+
+def test_a_change_waits_for_no_fire_that_comes_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a leader that is always late for a schedule of short intervals would refuse its pause for ever."""
+
+    async def act(caller: Caller) -> None:
+        time, named = caller.lead.node.time, Schedules.named
+
+        def always_late(table: Schedules, name: str) -> Entry | None:
+            entry = named(table, name)
+            if entry is not None and not entry.paused:
+                entry.next_ms = time.now_ms() - 5
+            return entry
+
+        await caller.put(start_ms=time.now_ms() + 3_600_000)
+        monkeypatch.setattr(Schedules, "named", always_late)
+        told = await caller.call("PauseRecurring", pb.PauseRecurringRequest(name="s"))
+        assert not isinstance(told, Refusal) and told.recurring.paused
 
     play(tmp_path, act)
 

@@ -17,6 +17,7 @@ from tarry.proto.record_times import times
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.outcomes import Changed, Fired, Recurred
+from tarry.replication.state_machine.recurring import JITTERED_MAX
 from tarry.replication.state_machine.recurring_table import HISTORY, NONE_COMES
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import MessageState
@@ -274,6 +275,42 @@ def test_a_pause_cancels_earlier_fires_that_by_their_jitter_are_not_due_yet(
         assert (state(fresh).fired, fresh.wheel.pending) == (2, 2)
 
 
+def test_a_jittered_fire_is_cancelled_however_many_fires_came_behind_it(fresh: Machine) -> None:
+    apply(raised(fresh), put())
+    late = fire(fresh, (FIRED, NOW_MS + 1_000))
+    late.plans[0].fires[0].due_ms = NOW_MS + 50_000
+    apply(fresh, late)
+    for second in range(2, 2 + 2 * HISTORY):
+        at_ms = NOW_MS + 1_000 * second
+        apply(fresh, fire(fresh, (FIRED, at_ms), now_ms=at_ms - 1))
+        fresh.apply(fresh.applied_index + 1, 1, [release(at_ms)])
+    assert (len(state(fresh).history), fresh.wheel.pending) == (HISTORY, 1)
+    apply(fresh, change("PAUSE", now_ms=NOW_MS + 40_000))
+    assert fresh.wheel.pending == 0
+
+
+def test_of_the_fires_that_are_not_due_yet_a_bounded_number_is_kept(fresh: Machine) -> None:
+    apply(raised(fresh), put())
+    for second in range(1, 50):
+        late = fire(fresh, (FIRED, NOW_MS + 1_000 * second), now_ms=NOW_MS + 1_000 * second - 1)
+        late.plans[0].fires[0].due_ms = NOW_MS + 1_000_000
+        apply(fresh, late)
+    assert len(state(fresh).history) == HISTORY + JITTERED_MAX
+
+
+def test_of_two_fires_that_are_cancelled_the_one_before_them_is_the_last(fresh: Machine) -> None:
+    apply(raised(fresh), put())
+    for second, due_ms in enumerate((1_000, 2_000, 9_000, 9_500), 1):
+        one = fire(fresh, (FIRED, NOW_MS + 1_000 * second))
+        one.plans[0].fires[0].due_ms = NOW_MS + due_ms
+        apply(fresh, one)
+    fresh.apply(fresh.applied_index + 1, 1, [release(NOW_MS + 2_000)])
+    apply(fresh, change("PAUSE", now_ms=NOW_MS + 4_100))
+    one = state(fresh)
+    assert outcomes(fresh) == [FIRED] * 4 + [CANCELLED] * 2
+    assert (one.fired_ms, one.fired_before_ms) == (NOW_MS + 2_000, NOW_MS + 1_000)
+
+
 def test_a_triggered_message_leaves_the_next_fire_and_stays_in_a_pause(fresh: Machine) -> None:
     apply(raised(fresh), put(), change("PAUSE"))
     triggered = fire(fresh, (TRIGGERED, NOW_MS), decided_ms=0, next_ms=0)
@@ -344,7 +381,8 @@ def test_what_is_left_out_one_after_another_has_one_entry(fresh: Machine) -> Non
     assert [(entry.outcome, entry.fires) for entry in one.history] == [(MISSED, 39)]
     assert one.missed == 39
     for second in range(40, 60):
-        apply(fresh, fire(fresh, (FIRED, NOW_MS + 1_000 * second)))
+        at_ms = NOW_MS + 1_000 * second
+        apply(fresh, fire(fresh, (FIRED, at_ms), now_ms=at_ms - 1))
     assert len(state(fresh).history) == HISTORY
 
 
