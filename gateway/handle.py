@@ -18,6 +18,8 @@ class Holder:
     group: str
     consumer: str
     queue: int
+    incarnation: int
+    """Of the cluster, as it delivered: in another one what the handle names is another message."""
 
 
 def encoded(version: str, content: bytes) -> str:

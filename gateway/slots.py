@@ -11,14 +11,14 @@ class Slots:
 
     def __init__(self, what: str, most: int, refusal: Callable[[str], Exception]) -> None:
         """Take ``refusal``: makes of a text the error that the gateway's callers are answered with."""
-        self.used = 0
-        self._what, self._most, self._refusal = what, most, refusal
+        self.used, self.most = 0, most
+        self._what, self._refusal = what, refusal
 
     @contextmanager
     def taken(self, count: int = 1) -> Iterator[None]:
         """Hold some of them meanwhile. Raises the refusal."""
-        if self.used + count > self._most:
-            raise self._refusal(f"the gateway has {self._what}: {self._most:,}, its maximum")
+        if self.used + count > self.most:
+            raise self._refusal(f"the gateway has {self._what}: {self.most:,}, its maximum")
         self.used += count
         try:
             yield

@@ -43,27 +43,31 @@ class ReceiveRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., messages_max: _Optional[int] = ..., wait_ms: _Optional[int] = ..., lease_ms: _Optional[int] = ..., tags: _Optional[_Iterable[str]] = ..., start: _Optional[_Union[GroupStart, _Mapping]] = ..., topics: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ...) -> None: ...
 
 class ReceiveResponse(_message.Message):
-    __slots__ = ("deliveries",)
+    __slots__ = ("deliveries", "incarnation")
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     deliveries: _containers.RepeatedCompositeFieldContainer[Deliveries]
-    def __init__(self, deliveries: _Optional[_Iterable[_Union[Deliveries, _Mapping]]] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Deliveries, _Mapping]]] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class AckRequest(_message.Message):
-    __slots__ = ("topic", "group", "consumer", "queue", "offset")
+    __slots__ = ("topic", "group", "consumer", "queue", "offset", "incarnation")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     consumer: str
     queue: int
     offset: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class NackRequest(_message.Message):
-    __slots__ = ("topic", "group", "consumer", "queue", "offset", "delay_ms", "dead_letter")
+    __slots__ = ("topic", "group", "consumer", "queue", "offset", "delay_ms", "dead_letter", "incarnation")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +75,7 @@ class NackRequest(_message.Message):
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     consumer: str
@@ -78,23 +83,26 @@ class NackRequest(_message.Message):
     offset: _containers.RepeatedScalarFieldContainer[int]
     delay_ms: int
     dead_letter: bool
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ..., dead_letter: _Optional[bool] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ..., dead_letter: _Optional[bool] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class ExtendRequest(_message.Message):
-    __slots__ = ("topic", "group", "consumer", "queue", "offset", "lease_ms")
+    __slots__ = ("topic", "group", "consumer", "queue", "offset", "lease_ms", "incarnation")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     consumer: str
     queue: int
     offset: _containers.RepeatedScalarFieldContainer[int]
     lease_ms: int
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., lease_ms: _Optional[int] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class AckResponse(_message.Message):
     __slots__ = ("stale",)

@@ -211,10 +211,12 @@ class StreamResponse(_message.Message):
     def __init__(self, request: _Optional[int] = ..., accepted: _Optional[bytes] = ...) -> None: ...
 
 class ReceivedColumns(_message.Message):
-    __slots__ = ("deliveries",)
+    __slots__ = ("deliveries", "incarnation")
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     deliveries: _containers.RepeatedCompositeFieldContainer[DeliveriesColumns]
-    def __init__(self, deliveries: _Optional[_Iterable[_Union[DeliveriesColumns, _Mapping]]] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[DeliveriesColumns, _Mapping]]] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class CheckedRecords(_message.Message):
     __slots__ = ("records",)

@@ -135,6 +135,7 @@ class Consumers:
                         self._taken(batch, PULLING)
                         named: dict[str, Any] = {"topic": topic, "group": ROUGH, "consumer": PULLING}
                         named |= {"queue": batch.queue, "offset": batch.offset}
+                        named["incarnation"] = response.incarnation
                         if chance.random() < 0.2:
                             extend = pb.ExtendRequest(**named, lease_ms=LEASE_MS)
                             await chance.choice(stubs).Extend(extend, timeout=3)

@@ -225,6 +225,10 @@ class _Ready(Buffer):
         with self._lock:
             return super().message(oldest_s)
 
+    def clear(self) -> None:
+        with self._lock:
+            super().clear()
+
     def renew(self, before_s: float, now_s: float) -> list[Offsets]:
         with self._lock:
             return super().renew(before_s, now_s)

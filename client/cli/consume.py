@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -138,7 +139,8 @@ def print_message(message: View, output: Output, ahead: str = "") -> None:
     late_ms = message.received_ms - message.due_ms
     if output is Output.JSON:
         head = {"id": message.id, "topic": message.topic, **body_fields(message.body)}
-        print_json({**head, **fields_of(message, *FIELDS), "node": message.stamp.node})
+        ends = {"handle": handle_of(message), "node": message.stamp.node}
+        print_json({**head, **fields_of(message, *FIELDS), **ends})
         return
     notes = [f"attempt {message.attempt}"] if message.attempt > 1 else []
     notes += ["maybe a duplicate"] if message.maybe_duplicate else []
@@ -182,16 +184,26 @@ async def receive(
 ) -> None:
     """Receive due messages, one a line, under a lease: ack them before it ends.
 
-    Each line begins with the QUEUE:OFFSET that ack, nack and extend ask for, behind the topic, which they ask
+    Each line begins with the handle that ack, nack and extend ask for, behind the topic, which they ask
     for as well, where a pattern has several.
     """
     puller = client.puller(topic, group, name=name, tags=tag or (), filter=filter_, lease_ms=lease_ms)
     messages = await puller.receive(most, wait_ms=wait_ms)
     for message in messages:
         ahead = "" if puller.topic else f"{message.topic}  "
-        print_message(message, cluster.output, f"{ahead}{message.queue}:{message.offset}  ")
+        print_message(message, cluster.output, f"{ahead}{handle_of(message)}  ")
     if cluster.output is Output.TABLE:
         words().print(f"{len(messages):,} messages")
+
+
+HANDLE = re.compile(r"([0-9]{1,20}):([0-9]{1,20})(?::([0-9a-f]{1,16}))?")
+"""Queue, offset, and in hexadecimal the incarnation of a cluster that was restored or recovered."""
+
+
+def handle_of(message: View) -> str:
+    """Return what ack, nack and extend name a received message by."""
+    incarnation = message.batch.incarnation
+    return f"{message.queue}:{message.offset}" + f":{incarnation:x}" * bool(incarnation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,23 +211,27 @@ class Received:
     """The options that name messages that receive printed."""
 
     topic: Topic
-    handles: Annotated[list[str], typer.Argument(metavar="QUEUE:OFFSET...", help="As receive printed them.")]
+    handles: Annotated[
+        list[str], typer.Argument(metavar="QUEUE:OFFSET[:INCARNATION]...", help="As receive printed them.")
+    ]
     group: Group = "console"
     name: Name = "console"
 
     async def settle(self, client: Client, verdict: Callable[[int], Verdict], output: Output) -> None:
         """Give the verdict on each queue's messages, and print the outcomes."""
-        by_queue: dict[int, list[int]] = {}
+        by_queue: dict[tuple[int, int], list[tuple[str, int]]] = {}
         for handle in self.handles:
-            queue, _, offset = handle.partition(":")
-            if not (queue.isdecimal() and offset.isdecimal()):
+            found = HANDLE.fullmatch(handle)
+            if found is None:
                 raise typer.BadParameter(f"{handle!r} is not QUEUE:OFFSET, as receive prints it")
-            by_queue.setdefault(int(queue), []).append(int(offset))
+            queue, offset, of = found.groups("0")
+            by_queue.setdefault((int(queue), int(of, 16)), []).append((handle, int(offset)))
         puller = client.puller(self.topic, self.group, name=self.name)
         outcomes: list[tuple[str, AckOutcome]] = []
-        for number, offsets in by_queue.items():
-            answers = await puller.settle(verdict(number), offsets)
-            outcomes += zip([f"{number}:{each}" for each in offsets], answers, strict=True)
+        for (number, incarnation), listed in by_queue.items():
+            of_queue = verdict(number)._replace(incarnation=incarnation)
+            answers = await puller.settle(of_queue, [offset for _, offset in listed])
+            outcomes += zip([handle for handle, _ in listed], answers, strict=True)
         print_outcomes("handle", outcomes, AckOutcome.OK, output)
 
 

@@ -60,6 +60,12 @@ class Buffer:
             batch.keep([at for at, message in enumerate(batch) if holds(message)])
         self._batches = deque(filter(len, self._batches))
 
+    def clear(self) -> None:
+        """Drop all."""
+        self.expired.clear()
+        self._batches.clear()
+        self._messages.clear()
+
     def renew(self, before_s: float, now_s: float) -> list[Offsets]:
         """Return what waits since before ``before_s``; its leases count from ``now_s`` on."""
         renewed = []

@@ -59,47 +59,6 @@ class Repeats:
         )
 
 
-class _Own:
-    """Settler of the messages of one incarnation of the cluster; in another one all are stale."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer, self._ended = consumer, False
-
-    def end(self) -> None:
-        """Know that the cluster is of another incarnation."""
-        self._ended = True
-
-    def settle_soon(self, verdict: Verdict, offset: int) -> None:
-        """Have the consumer do so."""
-        if self._ended:
-            self._consumer.stale_soon(verdict, (offset,))
-        else:
-            self._consumer.settle_soon(verdict, offset)
-
-    def settle(self, verdict: Verdict, offset: int) -> asyncio.Future[AckOutcome]:
-        """Have the consumer do so."""
-        return _known(AckOutcome.STALE) if self._ended else self._consumer.settle(verdict, offset)
-
-    def settle_many_soon(self, verdict: Verdict, offsets: Sequence[int]) -> None:
-        """Have the consumer do so."""
-        if self._ended:
-            self._consumer.stale_soon(verdict, offsets)
-        else:
-            self._consumer.settle_many_soon(verdict, offsets)
-
-    def settle_many(self, verdict: Verdict, offsets: Sequence[int]) -> asyncio.Future[list[AckOutcome]]:
-        """Have the consumer do so."""
-        if self._ended:
-            return _known([AckOutcome.STALE] * len(offsets))
-        return self._consumer.settle_many(verdict, offsets)
-
-
-def _known(outcome: T) -> asyncio.Future[T]:
-    known: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    known.set_result(outcome)
-    return known
-
-
 class Consumer:
     """Iterator over messages. Made by ``Client.consumer``; ``async with`` subscribes and unsubscribes.
 
@@ -158,7 +117,6 @@ class Consumer:
         self._on_ack_failed = on_ack_failed or _log_failed
         self._failed: dict[tuple[int, AckOutcome], list[int]] = {}
         self._repeats = Repeats(REPEATS_WINDOW) if dedupe else None
-        self._own = _Own(self)
         self._buffer = Buffer()
         self.waiting = [self._buffer]
         """Where messages wait to be handed out: their leases are extended."""
@@ -188,7 +146,7 @@ class Consumer:
             self._receive,
             self._fail,
             self._shorter.set,
-            self._is_another,
+            self._begin_anew,
         )
 
     @property
@@ -288,6 +246,8 @@ class Consumer:
 
     def holds(self, message: View) -> bool:
         """Return whether the message is in hand: not settled, and not lost."""
+        if message.batch.incarnation != self._unsettled.incarnation:
+            return False
         return self._unsettled.holds(message.queue, message.offset)
 
     def settle_soon(self, verdict: Verdict, offset: int) -> None:
@@ -295,11 +255,6 @@ class Consumer:
         self._note(verdict, (offset,))
         self._unsettled.settle(verdict, offset)
         self._subscription.wake_soon()
-
-    def stale_soon(self, verdict: Verdict, offsets: Sequence[int]) -> None:
-        """Tell that acks of what another incarnation had delivered do not count."""
-        if not verdict.nack and verdict.extend_ms is None and offsets:
-            self._acks_failed(verdict.queue, list(offsets), AckOutcome.STALE)
 
     def settle(self, verdict: Verdict, offset: int) -> asyncio.Future[AckOutcome]:
         """Give a verdict and return its outcome to come; for ``Message.ack``."""
@@ -326,7 +281,8 @@ class Consumer:
         return waiter
 
     def _receive(self, deliveries: consumer_pb.Deliveries) -> None:
-        batch = MessageBatch(deliveries, int(time.time() * 1_000), self._own, time.monotonic(), self.spans)
+        received_ms, incarnation = int(time.time() * 1_000), self._unsettled.incarnation
+        batch = MessageBatch(deliveries, received_ms, incarnation, self, time.monotonic(), self.spans)
         if self._repeats is not None:
             self._drop_repeats(batch, self._repeats)
         else:
@@ -338,13 +294,12 @@ class Consumer:
             self._buffer.put(batch)
             self._arrived.set()
 
-    def _is_another(self) -> None:
+    def _begin_anew(self, incarnation: int) -> None:
         """Forget what another incarnation of the cluster has delivered: its offsets are of other messages."""
-        self._own.end()
-        self._own = _Own(self)
-        self._unsettled.forget_lost()
+        self._unsettled.begin_anew(incarnation)
+        self._topic_of.clear()
         for buffer in self.waiting:
-            buffer.keep(lambda _: False)
+            buffer.clear()
         if self._repeats is not None:
             self._repeats = Repeats(REPEATS_WINDOW)
 
@@ -417,7 +372,8 @@ class Consumer:
         self._arrived.set()
 
     def _note(self, verdict: Verdict, offsets: Sequence[int]) -> None:
-        if self._repeats is not None and not verdict.nack and verdict.extend_ms is None:
+        acks = not verdict.nack and verdict.extend_ms is None
+        if self._repeats is not None and acks and self._unsettled.is_of_now(verdict):
             self._repeats.note(verdict.queue, offsets)
 
     def _check_open(self) -> None:

@@ -39,7 +39,11 @@ class Columns:
     """Messages of one queue that came together. Columns have shape (n,)."""
 
     def __init__(
-        self, deliveries: consumer_pb.Deliveries, received_ms: int, spans: Spans | None = None
+        self,
+        deliveries: consumer_pb.Deliveries,
+        received_ms: int,
+        incarnation: int,
+        spans: Spans | None = None,
     ) -> None:
         self.topic = deliveries.topic
         self.queue = deliveries.queue
@@ -47,7 +51,9 @@ class Columns:
         """With the queue: what an ack names."""
         self.received_ms = received_ms
         """By this machine's clock."""
-        self.ack_verdict = Verdict(self.queue)
+        self.incarnation = incarnation
+        """Of the cluster, drawn when it was restored or recovered, 0 before: to which offsets belong."""
+        self.ack_verdict = Verdict(self.queue, incarnation=incarnation)
         self.spans = spans
         """None where the client does not trace."""
         self._deliveries = deliveries
@@ -55,6 +61,14 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def nacking(self, delay_ms: int | None, *, dead_letter: bool = False) -> Verdict:
+        """Return the nack of some of the messages. Raises InvalidTime for a delay out of range."""
+        return Verdict.nacking(self.queue, delay_ms, dead_letter=dead_letter, incarnation=self.incarnation)
+
+    def extending(self, lease_ms: int) -> Verdict:
+        """Return the extension of some of the messages. Raises InvalidSubscription for a lease too long."""
+        return Verdict.extending(self.queue, lease_ms, incarnation=self.incarnation)
 
     def keep(self, positions: list[int]) -> None:
         """Keep only the messages at these positions. To be called before any column is read."""
@@ -316,15 +330,14 @@ class Message(View):
         With ``dead_letter`` it is not: it is a dead letter at once, as after its last attempt.
         Raises InvalidTime for a delay out of range.
         """
-        verdict = Verdict.nacking(self._batch.queue, delay_ms, dead_letter=dead_letter)
-        return self._settler.settle(verdict, self.offset)
+        return self._settler.settle(self._batch.nacking(delay_ms, dead_letter=dead_letter), self.offset)
 
     def extend(self, lease_ms: int) -> asyncio.Future[AckOutcome]:
         """Keep it in hand for ``lease_ms`` from now on; return whether it still was in hand.
 
         Raises InvalidSubscription for a lease out of range.
         """
-        return self._settler.settle(Verdict.extending(self._batch.queue, lease_ms), self.offset)
+        return self._settler.settle(self._batch.extending(lease_ms), self.offset)
 
 
 class MessageBatch(Columns):
@@ -334,11 +347,12 @@ class MessageBatch(Columns):
         self,
         deliveries: consumer_pb.Deliveries,
         received_ms: int,
+        incarnation: int,
         settler: Settler,
         leased_s: float,
         spans: Spans | None = None,
     ) -> None:
-        super().__init__(deliveries, received_ms, spans)
+        super().__init__(deliveries, received_ms, incarnation, spans)
         self.leased_s = leased_s
         """From when the leases count, in monotonic seconds, of what was not handed out yet."""
         self._settler = settler
@@ -361,12 +375,11 @@ class MessageBatch(Columns):
 
         With ``dead_letter`` they are not: they are dead letters at once, as after their last attempt.
         """
-        verdict = Verdict.nacking(self.queue, delay_ms, dead_letter=dead_letter)
-        return self._settler.settle_many(verdict, self.offsets)
+        return self._settler.settle_many(self.nacking(delay_ms, dead_letter=dead_letter), self.offsets)
 
     def extend(self, lease_ms: int) -> asyncio.Future[list[AckOutcome]]:
         """Keep all in hand for ``lease_ms`` from now on; return whether each still was in hand."""
-        return self._settler.settle_many(Verdict.extending(self.queue, lease_ms), self.offsets)
+        return self._settler.settle_many(self.extending(lease_ms), self.offsets)
 
     def span(self) -> AbstractContextManager[Any]:
         """Return what a ``with`` processes all in: one span, linked to each that scheduled some of them.

@@ -96,7 +96,10 @@ class Puller:
         )
         self._begin_where_it_was(began_ns)
         received_ms = int(time.time() * 1_000)
-        batches = [Columns(deliveries, received_ms, self._spans) for deliveries in answer.deliveries]
+        batches = [
+            Columns(deliveries, received_ms, answer.incarnation, self._spans)
+            for deliveries in answer.deliveries
+        ]
         if self._spans is not None and batches:
             for topic in dict.fromkeys(batch.topic for batch in batches):
                 of_topic = [batch for batch in batches if batch.topic == topic]
@@ -129,7 +132,9 @@ class Puller:
     async def settle(self, verdict: Verdict, offsets: Sequence[int], topic: str = "") -> list[AckOutcome]:
         """Give a verdict on what an earlier run received, by its queue and offsets.
 
-        A puller of several topics names theirs.
+        A puller of several topics names theirs. Where the verdict names the incarnation of the cluster that
+        delivered them (``message.batch.incarnation``), they are stale in another: offsets are of other
+        messages there.
         """
         named: dict[str, Any] = {
             "topic": topic or self.topic,
@@ -140,6 +145,7 @@ class Puller:
                 whole("offset", offset, InvalidSubscription, Reason.OFFSET_NOT_DELIVERED, UINT64_MAX)
                 for offset in offsets
             ],
+            "incarnation": verdict.incarnation,
         }
         if verdict.extend_ms is not None:
             extend = consumer_pb.ExtendRequest(**named, lease_ms=verdict.extend_ms)
@@ -158,9 +164,12 @@ class Puller:
         return outcomes
 
     async def _settle(self, messages: Sequence[View], verdict: Verdict) -> list[AckOutcome]:
-        outcomes: dict[tuple[int, int], AckOutcome] = {}
-        for topic, queue in {(message.topic, message.queue) for message in messages}:
-            offsets = [message.offset for message in messages if message.queue == queue]
-            answers = await self.settle(verdict._replace(queue=queue), offsets, topic)
-            outcomes.update(zip(((queue, offset) for offset in offsets), answers, strict=True))
-        return [outcomes[message.queue, message.offset] for message in messages]
+        outcomes: dict[tuple[tuple[str, int, int], int], AckOutcome] = {}
+        sources = [(message.topic, message.queue, message.batch.incarnation) for message in messages]
+        for source in set(sources):
+            topic, queue, incarnation = source
+            offsets = [message.offset for message, of in zip(messages, sources, strict=True) if of == source]
+            of_source = verdict._replace(queue=queue, incarnation=incarnation)
+            answers = await self.settle(of_source, offsets, topic)
+            outcomes.update(zip(((source, offset) for offset in offsets), answers, strict=True))
+        return [outcomes[of, message.offset] for message, of in zip(messages, sources, strict=True)]

@@ -37,9 +37,9 @@ class Subscription:
         on_deliveries: Callable[[consumer_pb.Deliveries], None],
         on_failed: Callable[[BaseException], None],
         on_shorter_lease: Callable[[], None] = lambda: None,
-        on_incarnation: Callable[[], None] = lambda: None,
+        on_incarnation: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Take ``on_incarnation``: called where offsets are of other messages than they were."""
+        """Take ``on_incarnation``: told of another incarnation, where offsets are of other messages."""
         self.opened = 0
         """Times that a node took the subscription."""
         self.lease_ms = 0
@@ -205,8 +205,8 @@ class Subscription:
         self._begin_where_it_was()
         resumed = {holding.queue: frozenset(holding.offset) for holding in subscribed.resumed}
         self._unsettled.subscribed(resumed)
-        if self.opened and subscribed.incarnation != self._subscribe.incarnation:
-            self._on_incarnation()
+        if subscribed.incarnation != self._subscribe.incarnation:
+            self._on_incarnation(subscribed.incarnation)
         self._subscribe.incarnation = subscribed.incarnation
         self.opened += 1
         self._open = True

@@ -43,18 +43,23 @@ class Verdict(NamedTuple):
     """Not None: they stay in hand, with a lease of so long from now."""
     dead_letter: bool = False
     """Of a nack: no more attempts, it is a dead letter at once."""
+    incarnation: int | None = None
+    """Of the cluster as it delivered them; in another one they are stale. None: it is not checked."""
 
     @classmethod
-    def nacking(cls, queue: int, delay_ms: int | None, *, dead_letter: bool = False) -> Verdict:
+    def nacking(
+        cls, queue: int, delay_ms: int | None, *, dead_letter: bool = False, incarnation: int | None = None
+    ) -> Verdict:
         """Return a nack; raises InvalidTime for a delay that no request can carry."""
         if delay_ms is not None:
             delay_ms = whole("delay_ms", delay_ms, InvalidTime, "DELAY_INVALID")
-        return cls(queue, nack=True, delay_ms=delay_ms, dead_letter=bool(dead_letter))
+        return cls(queue, True, delay_ms, dead_letter=bool(dead_letter), incarnation=incarnation)
 
     @classmethod
-    def extending(cls, queue: int, lease_ms: int) -> Verdict:
+    def extending(cls, queue: int, lease_ms: int, *, incarnation: int | None = None) -> Verdict:
         """Return an extension; raises InvalidSubscription for a lease that no request can carry."""
-        return cls(queue, extend_ms=whole("lease_ms", lease_ms, InvalidSubscription, Reason.LEASE_INVALID))
+        extend_ms = whole("lease_ms", lease_ms, InvalidSubscription, Reason.LEASE_INVALID)
+        return cls(queue, extend_ms=extend_ms, incarnation=incarnation)
 
 
 class FailedAcks(NamedTuple):
@@ -106,6 +111,8 @@ class Unsettled:
         self.on_failed: Callable[[int, list[int], AckOutcome], None] | None = None
         """Told the queue and offsets of acks that nobody waits for, and that did not count."""
         self.credit = credit
+        self.incarnation = 0
+        """Of the cluster that has delivered what is in hand."""
         self.stale = 0
         """Verdicts that came to STALE."""
         self.lost = 0
@@ -138,6 +145,10 @@ class Unsettled:
         """Return whether the delivery is in hand."""
         return offset in self._in_hand.get(queue, ())
 
+    def is_of_now(self, verdict: Verdict) -> bool:
+        """Return whether its offsets are of what is in hand; else another incarnation has delivered them."""
+        return verdict.incarnation is None or verdict.incarnation == self.incarnation
+
     def among(self, queue: int, offsets: Sequence[int]) -> set[int]:
         """Return which offsets were handed out before and never settled: in hand, or lost the last time."""
         held, lost = self._in_hand.get(queue, set()), self._lost_last.get(queue, set())
@@ -155,10 +166,10 @@ class Unsettled:
 
     def settle(self, verdict: Verdict, offset: int, waiter: asyncio.Future[AckOutcome] | None = None) -> None:
         """Give a verdict on one delivery. One that is not in hand is stale at once."""
-        held = self._in_hand.get(verdict.queue)
-        if held is None or offset not in held:
+        held, lost = self._known(verdict)
+        if offset not in held:
             self.stale += 1
-            self._lost_last.get(verdict.queue, set()).discard(offset)
+            lost.discard(offset)
             if waiter is not None:
                 waiter.set_result(AckOutcome.STALE)
             else:
@@ -181,7 +192,7 @@ class Unsettled:
         waiter: asyncio.Future[list[AckOutcome]] | None = None,
     ) -> None:
         """Give one verdict on many deliveries of its queue."""
-        held = self._in_hand.get(verdict.queue, set())
+        held, lost = self._known(verdict)
         mine = held.intersection(offsets)
         if verdict.extend_ms is None:
             held -= mine
@@ -190,13 +201,19 @@ class Unsettled:
         group.offsets.extend(mine)
         if len(mine) < len(offsets):
             strange = set(offsets) - mine
-            self._lost_last.get(verdict.queue, set()).difference_update(strange)
+            lost.difference_update(strange)
             self.stale += len(strange)
             group.outcomes.update(dict.fromkeys(strange, AckOutcome.STALE))
         if waiter is not None:
             group.many.append((offsets, waiter))
         if not mine:
             self._resolve(verdict, group)
+
+    def _known(self, verdict: Verdict) -> tuple[set[int], set[int]]:
+        """Return what of a verdict's queue is in hand, and what was lost the last time."""
+        if not self.is_of_now(verdict):
+            return set(), set()
+        return self._in_hand.get(verdict.queue, set()), self._lost_last.get(verdict.queue, set())
 
     def outgoing(self) -> list[consumer_pb.ConsumeRequest]:
         """Return the requests to send now: verdicts that wait, and credit."""
@@ -265,8 +282,12 @@ class Unsettled:
         for verdict, group in waiting.items():
             self._again(verdict, group, resumed, AckOutcome.STALE)
 
-    def forget_lost(self) -> None:
-        """Take what was lost for new where it comes: the offsets are of other messages now."""
+    def begin_anew(self, incarnation: int) -> None:
+        """Go on in another incarnation of the cluster, where offsets are of other messages.
+
+        To be called behind ``subscribed``, which has kept nothing.
+        """
+        self.incarnation = incarnation
         self._lost_last = {}
 
     def abandon(self) -> None:

@@ -79,7 +79,7 @@ async def _received(puller: Puller, call: Call) -> list[View]:
 
 
 def _told(message: View, group: str, consumer: str, wanted: BodyAs) -> fields.Received:
-    holder = Holder(message.topic, group, consumer, message.queue)
+    holder = Holder(message.topic, group, consumer, message.queue, message.batch.incarnation)
     return fields.Received(
         handle=str(Handle(holder, message.offset)),
         id=message.id,
@@ -190,7 +190,7 @@ async def _settled(call: Call, verdict: Verdict) -> fields.SettledMessages:
     async def of_one(holder: Holder) -> list[AckOutcome] | TarryError:
         async with gate:
             try:
-                return await _settle(call, holder, verdict._replace(queue=holder.queue), offsets[holder])
+                return await _settle(call, holder, verdict, offsets[holder])
             except TarryError as error:
                 return error
 
@@ -207,6 +207,7 @@ async def _settled(call: Call, verdict: Verdict) -> fields.SettledMessages:
 
 
 async def _settle(call: Call, holder: Holder, verdict: Verdict, offsets: list[int]) -> list[AckOutcome]:
+    verdict = verdict._replace(queue=holder.queue, incarnation=holder.incarnation)
     stream = call.gateway.streams.get(holder.consumer)
     if stream is not None and stream.access is call.access and _is_of(stream, holder):
         return await stream.settle(verdict, offsets)

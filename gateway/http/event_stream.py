@@ -44,7 +44,9 @@ class EventStream:
                 outcomes = await self.consumer.settle_many(verdict, offsets)
         except TimeoutError:  # the stream itself waits for a node for as long as it lasts
             outcomes = [AckOutcome.UNKNOWN] * len(offsets)
-        for offset in offsets:
+        for offset, outcome in zip(offsets, outcomes, strict=True):
+            if outcome is AckOutcome.STALE:  # of another incarnation it names what is another message here
+                continue
             if verdict.extend_ms is None:
                 self._leased_until_s.pop((verdict.queue, offset), None)
             elif (verdict.queue, offset) in self._leased_until_s:

@@ -1,7 +1,7 @@
 """Handles: what of a received message an ack, nack or extension has to name, as one opaque text.
 
-A handle names topic, group, consumer, queue and offset. It is not signed, because it gives no right: nodes
-check the caller's token, and that the consumer has the delivery.
+A handle names topic, group, consumer, queue, the cluster's incarnation, and offset. It is not signed, because
+it gives no right: nodes check the caller's token, and that the consumer has the delivery.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Handle:
 
     def __str__(self) -> str:
         holder = self.holder
-        fields = [holder.topic, holder.group, holder.consumer, holder.queue, self.offset]
+        fields = [holder.topic, holder.group, holder.consumer, holder.queue, holder.incarnation, self.offset]
         return encoded(_VERSION, strict_json.serialize(fields))
 
 
@@ -40,12 +40,15 @@ def parse(text: str) -> Handle:
     except ValueError:
         raise ValueError("it is no handle of a message, or not the whole of it") from None
     match fields:
-        case [str(topic), str(group), str(consumer), int(queue), int(offset)] if _are_in_range(queue, offset):
-            if all(name.isascii() and name for name in (topic, group, consumer)):
-                return Handle(Holder(topic, group, consumer, queue), offset)
+        case [str(topic), str(group), str(consumer), int(queue), int(incarnation), int(offset)]:
+            names = all(name.isascii() and name for name in (topic, group, consumer))
+            if names and _are_in_range(queue, incarnation, offset):
+                return Handle(Holder(topic, group, consumer, queue, incarnation), offset)
     raise ValueError("it is no handle of a message")
 
 
-def _are_in_range(queue: int, offset: int) -> bool:
-    numbers = not isinstance(queue, bool) and not isinstance(offset, bool)
-    return numbers and 0 <= queue <= UINT32_MAX and 0 <= offset <= UINT64_MAX
+def _are_in_range(queue: int, incarnation: int, offset: int) -> bool:
+    numbers = not any(isinstance(number, bool) for number in (queue, incarnation, offset))
+    return (
+        numbers and 0 <= queue <= UINT32_MAX and 0 <= incarnation <= UINT64_MAX and 0 <= offset <= UINT64_MAX
+    )

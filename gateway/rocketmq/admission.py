@@ -10,8 +10,8 @@ from tarry.gateway.rocketmq.config import Limits
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
 from tarry.gateway.slots import Slots
 
-SYSTEM_BYTES_MAX: Final = 16_384
-"""Of a message's own fields beside body and properties; a message with no more is taken while none is."""
+SYSTEM_BYTES_MAX: Final = 524_288
+"""Of a message's own fields beside body and properties, tag and keys: one message is taken while none is."""
 
 
 class Admission:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
@@ -33,6 +33,30 @@ Answer = TypeVar("Answer")
 
 class Unread(Exception):
     """A client does not read what it has asked for, or is gone."""
+
+
+async def within(work: Awaitable[Answer], timeout_s: float) -> Answer:
+    """Return what a read or write of gRPC's returns. Raises TimeoutError, and what that raises."""
+    task = left_to_grpc(work)
+    await asyncio.wait({task}, timeout=timeout_s)
+    if not task.done():
+        raise TimeoutError
+    return task.result()
+
+
+def left_to_grpc(work: Awaitable[Answer]) -> asyncio.Future[Answer]:
+    """Return a read or write of gRPC's that nobody cancels: gRPC would never free its message.
+
+    It ends with its call, at the latest.
+    """
+    task = asyncio.ensure_future(work)
+    task.add_done_callback(_retrieved)
+    return task
+
+
+def _retrieved(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # nobody may wait for it any more: it is no news
 
 
 class Gateway:
@@ -68,8 +92,9 @@ class Call:
     client_id: str
     language: str
     """As the client names it: ``PYTHON``, ``JAVA``, ``GO``; Node's says ``HTTP``."""
-    remaining_ms: int | None
-    """Of the client's deadline as the call began; None: it has none, as calls of Go may."""
+    deadline_ms: int | None
+    """From when the call began; None: it has none, as calls of Go may."""
+    began_s: float = field(default_factory=time.monotonic)
 
     @property
     def caller(self) -> Caller:
@@ -77,12 +102,21 @@ class Call:
         return self.access, self.client_id
 
     @property
+    def remaining_ms(self) -> int | None:
+        """Rest of the client's deadline; None: it has none."""
+        return None if self.deadline_ms is None else max(0, self.deadline_ms - self._passed_ms)
+
+    @property
     def budget_s(self) -> float:
-        """Time in which to answer a call that does not wait."""
+        """Rest of the time in which to answer a call that does not wait."""
         most_ms = self.gateway.config.limits.call_ms
-        if self.remaining_ms is not None:
-            most_ms = min(most_ms, max(self.remaining_ms - ANSWER_MS, self.remaining_ms // 2))
-        return most_ms / 1_000
+        if self.deadline_ms is not None:
+            most_ms = min(most_ms, max(self.deadline_ms - ANSWER_MS, self.deadline_ms // 2))
+        return max(0, most_ms - self._passed_ms) / 1_000
+
+    @property
+    def _passed_ms(self) -> int:
+        return int((time.monotonic() - self.began_s) * 1_000)
 
     async def write(self, write: Callable[[Answer], Awaitable[None]], answer: Answer) -> None:
         """Write a part of an answer, which the client has to take in time. Raises Unread.
@@ -90,8 +124,7 @@ class Call:
         gRPC names no error that a write has where the connection is cut; it cancels the call, too, but later.
         """
         try:
-            async with asyncio.timeout(self.gateway.config.limits.call_ms / 1_000):
-                await write(answer)
+            await within(write(answer), self.gateway.config.limits.call_ms / 1_000)
         except Exception as error:
             raise Unread from error
 
@@ -108,5 +141,5 @@ def call_of(context: Context, gateway: Gateway) -> Call:
     access = gateway.accesses.of(headers.get("authorization", ""), headers.get("x-mq-date-time", ""))
     gateway.presence.seen((access, client_id))
     remaining_s = context.time_remaining()
-    remaining_ms = None if remaining_s is None else max(0, int(remaining_s * 1_000))
-    return Call(gateway, access, client_id, headers.get("x-mq-language", "").upper(), remaining_ms)
+    deadline_ms = None if remaining_s is None else max(0, int(remaining_s * 1_000))
+    return Call(gateway, access, client_id, headers.get("x-mq-language", "").upper(), deadline_ms)

@@ -64,7 +64,9 @@ async def receive(call: Call, request: service.ReceiveMessageRequest, write: Wri
     messages = await _received(call, puller, count, wait_ms) if count > 0 else []
     receipts = [
         Receipt(
-            Holder(view.topic, puller.group, puller.name, view.queue), view.offset, push=request.auto_renew
+            Holder(view.topic, puller.group, puller.name, view.queue, view.batch.incarnation),
+            view.offset,
+            push=request.auto_renew,
         )
         for view in messages
     ]
@@ -105,10 +107,9 @@ async def _received(call: Call, puller: Puller, count: int, wait_ms: int) -> lis
         if received.done() and not received.cancelled() and received.exception() is None:
             await give_back(call.gateway, puller, received.result())
         raise
-    finally:
-        for task in (received, ending):
-            task.cancel()
-        await asyncio.gather(received, ending, return_exceptions=True)
+    finally:  # without waiting for them: what was received would be lost if the call were cancelled meanwhile
+        received.cancel()
+        ending.cancel()
 
 
 async def give_back(gateway: Gateway, puller: Puller, messages: Sequence[View]) -> None:
@@ -304,7 +305,7 @@ async def _settle_one(call: Call, receipt: Receipt, verdict: Verdict) -> None:
 async def _settle(call: Call, holder: Holder, verdict: Verdict, offsets: list[int]) -> list[AckOutcome]:
     puller = call.access.client.puller(holder.topic, holder.group, name=holder.consumer)
     async with asyncio.timeout(call.budget_s):
-        return await puller.settle(verdict, offsets)
+        return await puller.settle(verdict._replace(incarnation=holder.incarnation), offsets)
 
 
 def _receipt(call: Call, handle: str, topic: str, group: str) -> Receipt:

@@ -64,15 +64,24 @@ class Handles:
     def receipt(self, receipt: Receipt) -> str:
         """Return the handle of a delivery."""
         holder = receipt.holder
-        fields = [holder.topic, holder.group, holder.consumer, holder.queue, receipt.offset, receipt.push]
+        fields = [holder.topic, holder.group, holder.consumer, holder.queue, holder.incarnation]
+        fields += [receipt.offset, receipt.push]
         return self._signed(_RECEIPT, fields)
 
     def parse_receipt(self, text: str) -> Receipt:
         """Return the delivery of a handle. Raises ValueError."""
         match self._read(_RECEIPT, text):
-            case [str(topic), str(group), str(consumer), int(queue), int(offset), bool(push)]:
-                if 0 <= queue <= UINT32_MAX and 0 <= offset <= UINT64_MAX:
-                    return Receipt(Holder(topic, group, consumer, queue), offset, push)
+            case [
+                str(topic),
+                str(group),
+                str(consumer),
+                int(queue),
+                int(incarnation),
+                int(offset),
+                bool(push),
+            ]:
+                if 0 <= queue <= UINT32_MAX and 0 <= incarnation <= UINT64_MAX and 0 <= offset <= UINT64_MAX:
+                    return Receipt(Holder(topic, group, consumer, queue, incarnation), offset, push)
         raise ValueError("receipt handle is invalid")
 
     def recall(self, recall: Recall) -> str:

@@ -35,7 +35,10 @@ async def send(call: Call, request: service.SendMessageRequest) -> service.SendM
     ids = [message.idempotency_key for message in messages]
     if len(set(ids)) != len(ids):
         raise Refusal(Code.ILLEGAL_MESSAGE_ID, "two messages of one request have the same message id")
-    stored = await _stored(call, messages, request.ByteSize())
+    size_bytes, most = request.ByteSize(), call.gateway.admission.sent.most
+    if size_bytes > most:
+        raise Refusal(Code.PAYLOAD_TOO_LARGE, f"the request has {size_bytes:,} bytes, more than {most:,}")
+    stored = await _stored(call, messages, size_bytes)
     entries = [
         service.SendResultEntry(
             status=status(),

@@ -17,7 +17,7 @@ from tarry.client.aio import AckOutcome
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import Refused, TarryError
 from tarry.gateway.cluster_access import ClusterAccess
-from tarry.gateway.handle import Holder
+from tarry.gateway.handle import HOLDERS_AT_ONCE, Holder
 from tarry.gateway.rocketmq.access import Caller
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Limits
@@ -29,7 +29,6 @@ STEP_S: Final = 1.0
 """Between two looks at what is to be renewed."""
 STEP_MAX: Final = 2_000
 """Deliveries renewed after one look."""
-HOLDERS_AT_ONCE: Final = 16
 ATTEMPTS_MAX: Final = 10_000
 """Attempts to receive whose answers are remembered, in case they are made again."""
 ATTEMPT_CHARS_MAX: Final = 100
@@ -129,7 +128,8 @@ class Renewals:
         self, access: ClusterAccess, holder: Holder, listed: list[tuple[int, _Renewed]], now_s: float
     ) -> bool:
         """Renew deliveries to one holder. Return whether the cluster has answered."""
-        verdict = Verdict.extending(holder.queue, self._limits.renewed_lease_ms)
+        lease_ms = self._limits.renewed_lease_ms
+        verdict = Verdict.extending(holder.queue, lease_ms, incarnation=holder.incarnation)
         puller = access.client.puller(holder.topic, holder.group, name=holder.consumer)
         try:
             outcomes = await puller.settle(verdict, [offset for offset, _ in listed])

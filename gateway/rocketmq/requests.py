@@ -5,13 +5,11 @@ A call has its slot, and its client is known, before anything of its request is 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from tarry.gateway.rocketmq.call import Call
+from tarry.gateway.rocketmq.call import Call, Context, within
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
 
@@ -20,17 +18,15 @@ BYTES_MAX: Final = 262_144
 Request = TypeVar("Request", bound=Message)
 
 
-async def request_of(
-    call: Call, requests: AsyncIterator[bytes], of: type[Request], bytes_max: int | None
-) -> Request:
+async def request_of(call: Call, context: Context, of: type[Request], bytes_max: int | None) -> Request:
     """Return the one request of a call, which has to come in time. Raises Refusal."""
     try:
-        async with asyncio.timeout(call.budget_s):
-            async for request in requests:
-                return parsed(of, request, bytes_max)
+        request = await within(context.read(), call.budget_s)
     except TimeoutError:
         raise Refusal(Code.REQUEST_TIMEOUT, "the request has not come in time") from None
-    raise Refusal(Code.BAD_REQUEST, "the call has no request")
+    if not isinstance(request, bytes):  # gRPC's EOF
+        raise Refusal(Code.BAD_REQUEST, "the call has no request")
+    return parsed(of, request, bytes_max)
 
 
 def parsed(of: type[Request], request: bytes, bytes_max: int | None = BYTES_MAX) -> Request:

@@ -23,6 +23,10 @@ from tarry.proto import grpc_server
 
 MORE_BYTES: Final = 4 << 20
 """Of a request beside the bodies that it may have, so that what is too large is refused in the answer."""
+CONNECTION_CALLS_MAX: Final = 1_000
+"""Calls of one connection at once; its client makes more wait. Who reads no answers holds no more places."""
+REFUSED_MAX: Final = 1_000
+"""Calls beyond those of the limits: what is over a limit is answered so by the gateway, and not by gRPC."""
 INPUT_BYTES: Final = 4_096
 """Of standard input read at once."""
 
@@ -97,12 +101,13 @@ async def running(
         options=[
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", limits.body_bytes_max + MORE_BYTES),
+            ("grpc.max_concurrent_streams", CONNECTION_CALLS_MAX),
             ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 10_000),
         ],
-        maximum_concurrent_rpcs=limits.calls_max + limits.polls_max + limits.streams_max,
+        maximum_concurrent_rpcs=limits.calls_max + limits.polls_max + limits.streams_max + REFUSED_MAX,
     )
     host, port = listen
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -126,6 +131,8 @@ async def running(
         gateway.ending.set()
         renewing.cancel()
         await server.stop(limits.end_ms / 1_000)
-        with contextlib.suppress(asyncio.CancelledError):
-            await renewing
-        await gateway.close()
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                await renewing
+        finally:
+            await gateway.close()

@@ -6,7 +6,7 @@ Methods that are not in the tables are answered with gRPC's UNIMPLEMENTED, as Ro
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import grpc
@@ -112,11 +112,11 @@ def _unary(
     make: Callable[..., Message] = answer_type
     bytes_max = None if operation is producer_calls.send else BYTES_MAX
 
-    async def serve(requests: AsyncIterator[bytes], context: Context) -> Message:
+    async def serve(_: object, context: Context) -> Message:
         try:
             call = call_of(context, gateway)
             with gateway.admission.calls.taken():
-                return await operation(call, await request_of(call, requests, request_type, bytes_max))
+                return await operation(call, await request_of(call, context, request_type, bytes_max))
         except (Refusal, TarryError, TimeoutError) as error:
             return make(status=status_of_error(error))
         except Exception:  # noqa: BLE001 - no defect is to have a status of gRPC, with a text of ours
@@ -132,11 +132,11 @@ def _defect(operation: str) -> Status:
 
 
 def _polls(gateway: Gateway) -> Callable[..., Awaitable[None]]:
-    async def serve(requests: AsyncIterator[bytes], context: Context) -> None:
+    async def serve(_: object, context: Context) -> None:
         try:
             call = call_of(context, gateway)
             with gateway.admission.polls.taken():
-                request = await request_of(call, requests, service.ReceiveMessageRequest, BYTES_MAX)
+                request = await request_of(call, context, service.ReceiveMessageRequest, BYTES_MAX)
                 await consumer_calls.receive(call, request, context.write)
         except (Refusal, TarryError, TimeoutError) as error:
             await context.write(service.ReceiveMessageResponse(status=status_of_error(error)))
@@ -149,7 +149,7 @@ def _polls(gateway: Gateway) -> Callable[..., Awaitable[None]]:
 
 
 def _talks(gateway: Gateway) -> Callable[..., Awaitable[None]]:
-    async def serve(_: AsyncIterator[bytes], context: Context) -> None:
+    async def serve(_: object, context: Context) -> None:
         await context.send_initial_metadata(())
         try:
             call = call_of(context, gateway)

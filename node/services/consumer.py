@@ -164,11 +164,11 @@ class ConsumerService:
         if request is None or request.WhichOneof("request") != "subscribe":
             return Refusal(Reason.SUBSCRIBE_FIRST, "the first request of a stream is its subscribe")
         subscribe = request.subscribe
-        if subscribe.incarnation != self._core.journal.cluster_incarnation:  # it has other messages there
-            del subscribe.holding[:]
         consumer = self._consumer(subscribe, context)
         if isinstance(consumer, Refusal):
             return consumer
+        if subscribe.incarnation != self._core.journal.cluster_incarnation:  # it has other messages there
+            del subscribe.holding[:]
         if subscribe.topics:
             return await self._open_several(subscribe, consumer, delivery, context)
         return await self._open_one(subscribe, consumer, delivery)
@@ -388,7 +388,7 @@ class ConsumerService:
             pass
         finally:
             group.leave(consumer, clean=False)
-        return consumer.ended or _received(consumer)
+        return consumer.ended or self._answer_of(consumer)
 
     async def _receive_several(
         self, request: pb.ReceiveRequest, consumer: Consumer, context: CallContext
@@ -411,27 +411,41 @@ class ConsumerService:
             pass
         finally:
             await topics.leave(clean=False)
-        return consumer.ended or _received(consumer)
+        return consumer.ended or self._answer_of(consumer)
 
     async def _settle(self, request: pb.AckRequest | pb.NackRequest, context: CallContext) -> Answer:
-        group = self._subscriptions.known(context, request)
+        group = self._group(request, context)
         if isinstance(group, Refusal):
             return group
         pending = await self._settling(request, request.consumer, group)
-        stale = pending if isinstance(pending, Refusal) else await group.settlement.until_end(pending)
+        if isinstance(pending, Refusal):
+            return pending
+        stale = await (pending if group is None else group.settlement.until_end(pending))
         return stale if isinstance(stale, Refusal) else await _answered(stale)
 
     async def _extend(self, request: pb.ExtendRequest, context: CallContext) -> Answer:
-        group = self._subscriptions.known(context, request)
+        group = self._group(request, context)
         if isinstance(group, Refusal):
             return group
         stale = await self._extend_now(request, request.consumer, group)
         return stale if isinstance(stale, Refusal) else await _answered(stale)
 
+    def _group(
+        self, request: pb.AckRequest | pb.NackRequest | pb.ExtendRequest, context: CallContext
+    ) -> GroupDelivery | Refusal | None:
+        """Return the request's group; None: another incarnation of the cluster delivered what it names."""
+        group = self._subscriptions.known(context, request)
+        if not request.HasField("incarnation"):
+            return group
+        if request.incarnation == self._core.journal.cluster_incarnation:
+            return group
+        refused = isinstance(group, Refusal) and group.reason != Reason.GROUP_UNKNOWN
+        return group if refused else None
 
-def _received(consumer: Consumer) -> bytes:
-    deliveries = [log_pb.ConsumedColumns.FromString(r).deliveries for r in consumer.take_all()]
-    return log_pb.ReceivedColumns(deliveries=deliveries).SerializeToString()
+    def _answer_of(self, consumer: Consumer) -> bytes:
+        deliveries = [log_pb.ConsumedColumns.FromString(r).deliveries for r in consumer.take_all()]
+        incarnation = self._core.journal.cluster_incarnation
+        return log_pb.ReceivedColumns(deliveries=deliveries, incarnation=incarnation).SerializeToString()
 
 
 def _parsed(raw: bytes, topics_max: int = 0) -> pb.ConsumeRequest | Refusal:

@@ -67,7 +67,7 @@ def test_commands_receive_in_one_run_and_settle_in_the_next(shared_cluster: Loca
 
     assert tarry("schedule", "calls-cli", "x", "--delay", "0s")[0] == 0
     received = json.loads(tarry("receive", "calls-cli", "--wait", "10s", "-o", "json")[1])
-    handle = f"{received['queue']}:{received['offset']}"
+    handle = received["handle"]
     assert received["body"] == "x"
     kept, outcomes = tarry("extend", "calls-cli", handle, "--lease", "1m", "-o", "json")
     assert (kept, json.loads(outcomes)) == (0, [{"handle": handle, "outcome": "ok"}])
@@ -80,7 +80,7 @@ def test_commands_receive_in_one_run_and_settle_in_the_next(shared_cluster: Loca
     assert tarry("ack", "calls-cli", "nothing")[0] == 2
     assert tarry("schedule", "calls-cli", "y", "--delay", "0s")[0] == 0
     received = json.loads(tarry("receive", "calls-cli", "--wait", "10s", "-o", "json")[1])
-    handle = f"{received['queue']}:{received['offset']}"
+    handle = received["handle"]
     assert tarry("nack", "calls-cli", handle, "--dead-letter")[0] == 0
     letters = tarry("receive", "dlq.console.calls-cli", "--wait", "10s", "-o", "json")[1]
     assert json.loads(letters)["body"] == "y"

@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tarry.client.local.cluster import LocalCluster
+from tarry.gateway.handle import Holder
+from tarry.gateway.http.handles import Handle
 from tarry.gateway.http.operations import OPERATIONS, Operation
 from tests.cluster.gateways import GatewayProcess, gateway_process
 
@@ -28,6 +30,7 @@ SCALARS = st.none() | st.booleans() | NUMBERS | st.floats(allow_nan=False, allow
 VALUES = st.recursive(
     SCALARS, lambda one: st.lists(one, max_size=3) | st.dictionaries(TEXTS, one, max_size=3), max_leaves=6
 )
+HANDLES = st.sampled_from([str(Handle(Holder("t", "g", "c", queue, 0), 0)) for queue in (0, 2**32 - 1)])
 FITTING = {
     "due_ms": NUMBERS,
     "delay_ms": NUMBERS,
@@ -46,7 +49,7 @@ FITTING = {
     "keys": st.lists(TEXTS, max_size=20),
     "properties": st.dictionaries(TEXTS, TEXTS, max_size=5),
     "handles": st.lists(
-        st.just("m1.WyJ0IiwiZyIsImMiLDAsMF0") | st.just("m1.WyJ0IiwiZyIsImMiLDQyOTQ5NjcyOTUsMF0") | TEXTS,
+        HANDLES | TEXTS,
         min_size=1,
         max_size=3,
     ),

@@ -7,16 +7,20 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tarry.chaos.cluster import releases
-from tarry.client.aio import connect
+from tarry.client.aio import AckOutcome, Client, connect
+from tarry.client.cli.consume import handle_of
+from tarry.client.consumers.message import View
 from tarry.client.local.cluster import LocalCluster, command
 from tarry.proto.ledger.schema import Kind
 from tests.cluster.disposable import Disposable
 from tests.cluster.test_backup import running, schedule, wait_for_log
 from tests.cluster.test_ledger import read
+from tests.cluster.test_moving import told
 from tests.cluster.test_rejoining import agree
 
 pytestmark = pytest.mark.beside
@@ -37,6 +41,31 @@ def recover(cluster: LocalCluster, name: str, typed: str = "", *more: str) -> tu
     return done.returncode, done.stderr
 
 
+async def received(client: Client) -> list[View]:
+    messages: list[View] = []
+    while len(messages) < 2:
+        messages += await client.puller("due", "g", name="console").receive(2 - len(messages), wait_ms=5_000)
+    return messages
+
+
+async def settled_in_one_incarnation_only(client: Client, cluster: LocalCluster, before: list[View]) -> None:
+    """Settle by calls what came before the recovery, and what came again behind it."""
+    puller = client.puller("due", "g", name="console")
+
+    async def acked(message: View) -> object:
+        command = "ack", "due", handle_of(message), "-g", "g"
+        code = 0 if message.batch.incarnation else 1
+        rows: Any = await asyncio.to_thread(told, cluster, *command, code=code)
+        return rows[0]["outcome"]
+
+    assert await puller.ack(before) == [AckOutcome.STALE] * 2
+    assert await acked(before[1]) == "stale"
+    now = await received(client)
+    assert [message.offset for message in now] == [message.offset for message in before]
+    assert await puller.ack([*before[:1], *now[:1]]) == [AckOutcome.STALE, AckOutcome.OK]
+    assert await acked(now[1]) == "ok"
+
+
 async def test_the_leader_that_is_left_of_three_goes_on_with_all_that_was_acknowledged(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
@@ -44,6 +73,8 @@ async def test_the_leader_that_is_left_of_three_goes_on_with_all_that_was_acknow
     one, other = sorted(cluster.nodes.keys() - {survivor})
     async with connect(cluster.addresses) as client:
         ids = await schedule(client, 1_000)
+        await client.producer().schedule_batch("due", [b"x"] * 2, delay_ms=0)
+        before = await received(client)
         await asyncio.to_thread(cluster.stop, one)
         ids += await schedule(client, 500)
         cluster.kill(other)
@@ -58,6 +89,7 @@ async def test_the_leader_that_is_left_of_three_goes_on_with_all_that_was_acknow
         cluster.start(survivor)
         assert await asyncio.to_thread(cluster.wait_for_leader) == survivor
         assert (await client.operator().status()).pending == 1_500
+        await settled_in_one_incarnation_only(client, cluster, before)
         ids += await schedule(client, 500)
         # one that was away with its data is told, and takes part in nothing
         cluster.start(one)

@@ -214,7 +214,7 @@ async def test_a_key_s_rights_are_those_of_its_token(guarded: tuple[GatewayProce
 async def test_handles_of_another_secret_are_refused(guarded: tuple[GatewayProcess, Path]) -> None:
     """Somebody who has no secret has made them up, be it with all the right names."""
     gateway, authority = guarded
-    receipt = Receipt(Holder("tour-b", "g", "rocketmq-1", 1), 7, push=True)
+    receipt = Receipt(Holder("tour-b", "g", "rocketmq-1", 1, 0), 7, push=True)
     recall = Recall("tour-b", "0000000f70h0000000n", "01AA")
     async with Calls(gateway.url, signed("of the shop"), authority.read_bytes()) as call:
         for handles, expected in [

@@ -87,7 +87,7 @@ def test_a_message_that_is_received_has_its_times(delivered_ms: int, told: int |
         topic="t", offset=[0], hour=[1], global_index=[2], due_ms=[3], released_ms=[4], records=[record]
     )
     deliveries.delivered_ms = delivered_ms
-    message = View(Columns(deliveries, 10), 0, 0)
+    message = View(Columns(deliveries, 10, 0), 0, 0)
     received = consuming._told(message, "g", "c", "text")
     assert (received.born_ms, received.stored_ms, received.delivered_ms) == (1, 2, told)
 

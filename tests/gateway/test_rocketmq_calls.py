@@ -349,14 +349,17 @@ async def test_streams_end_with_the_gateway() -> None:
 
 
 async def test_beyond_its_limits_calls_are_refused_in_the_answer() -> None:
-    limits = Limits(streams_max=1, sent_bytes_max=1_024, body_bytes_max=40_000, batch_messages_max=2)
+    limits = Limits(streams_max=1, sent_bytes_max=1_024, body_bytes_max=700_000, batch_messages_max=2)
     async with gateway_calls(NOBODY, Config(limits=limits)) as address, Calls(address) as call:
         held = call.telemetry()
         await held.write(service.TelemetryCommand(settings=producer_settings()))
         await held.read()
         assert code((await call.telemetry().read()).status) == "TOO_MANY_REQUESTS"
-        two = await call.send(message("orders", bytes(40_000)), message("orders", bytes(40_000)))
-        assert code(two.status) == "TOO_MANY_REQUESTS"
+        two = await call.send(message("orders", bytes(700_000)), message("orders", bytes(700_000)))
+        assert code(two.status) == "PAYLOAD_TOO_LARGE"  # whatever else ends, it does not fit
+        many = [call.send(message("orders", bytes(700_000))) for _ in range(3)]
+        codes = {code(each.status) for each in await asyncio.gather(*many)}
+        assert codes == {"TOO_MANY_REQUESTS", "HA_NOT_AVAILABLE"}
         three = await call.send(*(message("orders") for _ in range(3)))
         assert code(three.status) == "PAYLOAD_TOO_LARGE"
 

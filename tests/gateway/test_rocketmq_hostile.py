@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import time
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +16,9 @@ from google.protobuf.duration_pb2 import Duration
 from tarry.client.consumers.message import Columns, View
 from tarry.client.settings import Settings
 from tarry.gateway.handle import Holder
+from tarry.gateway.rocketmq import consumer_calls
 from tarry.gateway.rocketmq import service as methods
-from tarry.gateway.rocketmq.call import Call, Gateway
+from tarry.gateway.rocketmq.call import Call, Gateway, within
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Config, Key, Limits
 from tarry.gateway.rocketmq.consumer_calls import acknowledge
@@ -36,7 +39,7 @@ from tests.gateway.test_rocketmq_calls import CONFIG, NOBODY, consumer_settings,
 KEYS = Config(
     key=[Key(access_key="a", secret_key="s", token="t"), Key(access_key="b", secret_key="s", token="u")]
 )
-RECEIPT = Receipt(Holder("orders", "g", "rocketmq-1", 0), 7, push=True)
+RECEIPT = Receipt(Holder("orders", "g", "rocketmq-1", 0, 0), 7, push=True)
 
 
 @pytest.fixture
@@ -104,12 +107,15 @@ def forged(version: str, content: bytes) -> str:
 
 FORGED = [
     b"[" * 1_400,
-    b'["orders","g","\\ud800",0,0,true]',
-    b'["orders","g","c",-1,0,true]',
-    b'["orders","g","c",4294967296,0,true]',
-    b'["orders","g","c",0,18446744073709551616,true]',
-    b'["orders","g","c",0,1e3,true]',
-    b'["orders","g","c",0,0,1]',
+    b'["orders","g","\\ud800",0,0,0,true]',
+    b'["orders","g","c",-1,0,0,true]',
+    b'["orders","g","c",4294967296,0,0,true]',
+    b'["orders","g","c",0,-1,0,true]',
+    b'["orders","g","c",0,18446744073709551616,0,true]',
+    b'["orders","g","c",0,0,18446744073709551616,true]',
+    b'["orders","g","c",0,0,1e3,true]',
+    b'["orders","g","c",0,0,0,1]',
+    b'["orders","g","c",0,0,true]',
     b'{"orders":1}',
     b"\xff",
     b"",
@@ -145,7 +151,7 @@ def delivered(properties: dict[str, str], **times: int) -> definition.Message:
     deliveries = consumer_pb.Deliveries(
         topic="t", offset=[0], hour=[1], global_index=[2], due_ms=[3], released_ms=[4], records=[record]
     )
-    view = View(Columns(deliveries, 10), 0, 0)
+    view = View(Columns(deliveries, 10, 0), 0, 0)
     return delivered_message(view, definition.Resource(name="t"), "handle", 10_000, 0)
 
 
@@ -312,6 +318,91 @@ async def test_a_request_that_does_not_come_is_waited_for_no_longer_than_a_call_
         nothing = send(metadata=HEADERS)
         await nothing.done_writing()
         assert code(service.SendMessageResponse.FromString(await nothing).status) == "BAD_REQUEST"
+
+
+async def test_settings_that_do_not_come_are_waited_for_no_longer_either() -> None:
+    config = Config(limits=Limits(call_ms=500, streams_max=1))
+    async with gateway_calls(NOBODY, config) as address, Calls(address) as call:
+        silent = call.telemetry()
+        assert code((await silent.read()).status) == "REQUEST_TIMEOUT"
+        stream = call.telemetry()  # the one slot is free again
+        await stream.write(service.TelemetryCommand(settings=consumer_settings("g")))
+        assert code((await stream.read()).status) == "OK"
+
+
+async def test_where_all_places_are_taken_the_gateway_says_so_itself() -> None:
+    """And not gRPC, whose status clients take for another thing."""
+    config = Config(limits=Limits(call_ms=20_000, calls_max=1, polls_max=1, streams_max=1))
+    async with gateway_calls(NOBODY, config) as address, Calls(address) as call:
+        path = f"/{methods.SERVICE}"
+        stream = call.telemetry()
+        await stream.write(service.TelemetryCommand(settings=consumer_settings("g")))
+        assert code((await stream.read()).status) == "OK"
+        held = [
+            call.channel.stream_unary(f"{path}/SendMessage")(metadata=HEADERS),
+            call.channel.stream_stream(f"{path}/ReceiveMessage")(metadata=HEADERS),
+        ]
+        while code((await call("Heartbeat")).status) != "TOO_MANY_REQUESTS":
+            pass
+        while await call.receive("orders", wait_ms=0) != ("TOO_MANY_REQUESTS", []):
+            pass
+        another = call.telemetry()
+        assert code((await another.read()).status) == "TOO_MANY_REQUESTS"
+        for each in held:
+            each.cancel()
+
+
+async def test_what_is_left_of_a_call_counts_from_its_beginning(gateway: Gateway) -> None:
+    """Its request may have come late within it."""
+    access, call_ms = gateway.accesses._access("t"), gateway.config.limits.call_ms
+    before_s = time.monotonic() - 2
+    late = Call(gateway, access, "c", "JAVA", 3_000, before_s)
+    assert 900 < (late.remaining_ms or 0) <= 1_000
+    assert 0.7 < late.budget_s <= 0.8
+    over = Call(gateway, access, "c", "JAVA", 1_500, before_s)
+    assert (over.remaining_ms, over.budget_s) == (0, 0)
+    endless = Call(gateway, access, "c", "GO", None, before_s)
+    assert endless.remaining_ms is None
+    assert call_ms - 2_100 < endless.budget_s * 1_000 <= call_ms - 2_000
+
+
+async def test_a_read_that_takes_too_long_is_left_to_grpc_which_would_never_free_its_message() -> None:
+    read: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def reading() -> bytes:
+        return await read
+
+    with pytest.raises(TimeoutError):
+        await within(reading(), 0)
+    assert not read.cancelled()
+    read.set_exception(RuntimeError("the call is over"))  # which is told nobody
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_what_comes_in_the_turn_in_which_its_client_leaves_is_told_or_given_back(
+    monkeypatch: pytest.MonkeyPatch, gateway: Gateway, turns: int
+) -> None:
+    comes: asyncio.Future[list[View]] = asyncio.get_running_loop().create_future()
+    views, back = [View(Columns(consumer_pb.Deliveries(), 0, 0), 0, 0)], []
+
+    async def receive(*_: Any, **__: Any) -> list[View]:
+        return await comes
+
+    async def give_back(_: Gateway, __: Any, messages: list[View]) -> None:
+        back.extend(messages)
+
+    monkeypatch.setattr(consumer_calls, "give_back", give_back)
+    puller: Any = SimpleNamespace(receive=receive)
+    receiving = asyncio.create_task(consumer_calls._received(its_call(gateway), puller, 1, 1_000))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    comes.set_result(views)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    receiving.cancel()
+    (told,) = await asyncio.gather(receiving, return_exceptions=True)
+    assert views in (told, back) or turns == 0  # before it has come to the puller nobody has it
 
 
 async def test_who_has_no_credentials_is_refused_before_anything_of_a_request_is_read() -> None:

@@ -21,7 +21,7 @@ from tarry.proto.reasons import Reason
 from tests.gateway.rocketmq_calls import message
 
 SECRET, OTHER = "a secret of ours, long", "another one, as long as it"
-RECEIPT = Receipt(Holder("orders", "billing", "rocketmq-1", 3), 1 << 40, push=True)
+RECEIPT = Receipt(Holder("orders", "billing", "rocketmq-1", 3, 0), 1 << 40, push=True)
 PREPARED = Prepared("orders", "01A1")
 RECALL = Recall("orders", "0000000f70h0000000n", "01A1")
 
@@ -29,12 +29,15 @@ RECALL = Recall("orders", "0000000f70h0000000n", "01A1")
 @given(
     topic=st.text(max_size=50),
     queue=st.integers(0, (1 << 32) - 1),
+    incarnation=st.integers(0, (1 << 64) - 1),
     offset=st.integers(0, (1 << 64) - 1),
     push=st.booleans(),
 )
-def test_a_handle_is_read_as_it_was_made(topic: str, queue: int, offset: int, push: bool) -> None:
+def test_a_handle_is_read_as_it_was_made(
+    topic: str, queue: int, incarnation: int, offset: int, push: bool
+) -> None:
     handles = Handles([SECRET])
-    receipt = Receipt(Holder(topic, "g", "c", queue), offset, push)
+    receipt = Receipt(Holder(topic, "g", "c", queue, incarnation), offset, push)
     assert handles.parse_receipt(handles.receipt(receipt)) == receipt
 
 

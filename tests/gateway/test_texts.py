@@ -171,9 +171,14 @@ def test_a_time_without_a_zone_is_refused(text: str) -> None:
 NAMES = st.text("abcXYZ019_-.~", min_size=1, max_size=100)
 
 
-@given(NAMES, NAMES, NAMES, st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1))
-def test_a_handle_reads_back_whole(topic: str, group: str, name: str, queue: int, offset: int) -> None:
-    handle = Handle(Holder(topic, group, name, queue), offset)
+INCARNATIONS = st.just(0) | st.integers(1, 2**64 - 1)
+
+
+@given(NAMES, NAMES, NAMES, st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), INCARNATIONS)
+def test_a_handle_reads_back_whole(
+    topic: str, group: str, name: str, queue: int, offset: int, incarnation: int
+) -> None:
+    handle = Handle(Holder(topic, group, name, queue, incarnation), offset)
     assert handles.parse(str(handle)) == handle
     assert str(handle).replace(".", "", 1).replace("-", "").replace("_", "").isalnum()
 
@@ -191,17 +196,21 @@ def encoded(value: object) -> str:
         "m2.WyJ0IiwiZyIsImMiLDAsMF0",
         "m1.###",
         "m1." + "A" * 1_100,
-        str(Handle(Holder("t", "g", "c", 0), 7))[:-2],
+        str(Handle(Holder("t", "g", "c", 0, 0), 7))[:-2],
         encoded({}),
-        encoded(["t", "g", "c", 0]),
-        encoded(["t", "g", "c", 0, -1]),
-        encoded(["t", "g", "c", 2**32, 0]),
-        encoded(["t", "g", "c", 0, 2**64]),
-        encoded(["t", "g", "c", True, 0]),
-        encoded(["t", "g", "c", 0, 1.0]),
-        encoded(["", "g", "c", 0, 0]),
-        encoded(["t", "\ud800", "c", 0, 0]),
-        encoded([["t"], "g", "c", 0, 0]),
+        encoded(["t", "g", "c", 0, 0]),
+        encoded(["t", "g", "c", 0, 0, 0, 0]),
+        encoded(["t", "g", "c", 0, 0, -1]),
+        encoded(["t", "g", "c", 0, -1, 0]),
+        encoded(["t", "g", "c", 2**32, 0, 0]),
+        encoded(["t", "g", "c", 0, 2**64, 0]),
+        encoded(["t", "g", "c", 0, 0, 2**64]),
+        encoded(["t", "g", "c", True, 0, 0]),
+        encoded(["t", "g", "c", 0, True, 0]),
+        encoded(["t", "g", "c", 0, 0, 1.0]),
+        encoded(["", "g", "c", 0, 0, 0]),
+        encoded(["t", "\ud800", "c", 0, 0, 0]),
+        encoded([["t"], "g", "c", 0, 0, 0]),
     ],
 )
 def test_what_is_no_handle_is_refused(text: str) -> None:

@@ -9,7 +9,42 @@ FOUNDER = "tests/replication/driver/test_first_start.py::test_no_founder_begins_
 FORMER = "tests/replication/transport/test_incarnations.py::test_a_node_of_another_incarnation_is_refused_and_told_to_rejoin"
 ALONE = "tests/node/recovery/test_restore.py::test_a_restored_node_is_alone_in_a_new_incarnation_and_has_the_state"
 
+STREAMS = "tests/node/services/test_many_topics.py::test_what_another_incarnation_of_the_cluster_delivered_is_not_resumed"
+CALLS = "tests/node/services/test_many_topics.py::test_calls_settle_nothing_that_another_incarnation_of_the_cluster_delivered"
+CLIENT = (
+    "tests/client/consumers/test_reconnects.py::test_in_another_incarnation_an_offset_is_of_another_message"
+)
+VERDICTS = "tests/client/consumers/test_unsettled.py::test_a_verdict_on_what_another_incarnation_has_delivered_is_stale_and_changes_nothing"
+
 MUTANTS = (
+    Mutant(
+        "a_consumer_resumes_what_another_incarnation_delivered",
+        "its acks settle messages that nobody was given",
+        "        if subscribe.incarnation != self._core.journal.cluster_incarnation:  # it has other messages there\n",
+        "        if False:\n",
+        (STREAMS,),
+    ),
+    Mutant(
+        "a_call_settles_what_another_incarnation_delivered",
+        "it settles messages that nobody was given",
+        "        return group if refused else None\n",
+        "        return group\n",
+        (CALLS,),
+    ),
+    Mutant(
+        "a_client_settles_what_another_incarnation_delivered",
+        "its acks settle messages that nobody was given",
+        "return verdict.incarnation is None or verdict.incarnation == self.incarnation",
+        "return True",
+        (CLIENT, VERDICTS),
+    ),
+    Mutant(
+        "a_client_takes_repeats_by_the_offsets_of_before",
+        "with dedupe it drops and acknowledges messages that nobody was given",
+        "            self._repeats = Repeats(REPEATS_WINDOW)\n\n",
+        "            pass\n\n",
+        (f"{CLIENT}[True]",),
+    ),
     Mutant(
         "a_restored_cluster_has_its_old_name",
         "nodes of before vote and replicate into a cluster that was restored",

@@ -48,15 +48,16 @@ class ModelPuller:
         await asyncio.sleep(self._rng.uniform(0.0002, 0.002))  # on its way
         if not isinstance(raw, bytes) or (self.name, node.name) in self._world.cuts:
             return
-        for batch in pb.ReceiveResponse.FromString(raw).deliveries:
+        answer = pb.ReceiveResponse.FromString(raw)
+        for batch in answer.deliveries:
             self._take(batch)
             await asyncio.sleep(self._rng.uniform(0, 0.05))
-            await self._settle(node, batch)
+            await self._settle(node, batch, answer.incarnation)
 
-    async def _settle(self, node: WholeNode, batch: pb.Deliveries) -> None:
+    async def _settle(self, node: WholeNode, batch: pb.Deliveries, incarnation: int) -> None:
         """Acknowledge them, now and then after a while for which it asks, or give them back."""
         names = {"topic": self._topic, "group": self._group, "consumer": self.name}
-        place = {"queue": batch.queue, "offset": list(batch.offset)}
+        place = {"queue": batch.queue, "offset": list(batch.offset), "incarnation": incarnation}
         drawn = 1.0 if self._world.calm else self._rng.random()
         if drawn < 0.1:
             delay_ms = self._rng.choice((None, 0, 300))

@@ -32,15 +32,17 @@ SAME_AS_COLUMNS = {
     "delay_ms",
     "delivered_ms",
     "due_ms",
+    "extending",
     "keep",
     "maybe_duplicates",
+    "nacking",
     "places",
     "records",
     "released_ms",
     "stamp",
     "stored_ms",
 }
-SETTLING = {"settle", "settle_many", "settle_many_soon", "stale_soon", "settle_soon"}
+SETTLING = {"settle", "settle_many", "settle_many_soon", "settle_soon"}
 """Methods that messages call."""
 
 ASYNC_ONLY = {

@@ -12,7 +12,7 @@ from tarry.proto.tarry_consumer_pb2 import Deliveries
 def batch(offsets: range, leased_s: float, queue: int = 3) -> MessageBatch:
     settler: Any = None  # nothing is settled here
     deliveries = Deliveries(queue=queue, offset=offsets, records=[b""] * len(offsets))
-    return MessageBatch(deliveries, 0, settler, leased_s)
+    return MessageBatch(deliveries, 0, 0, settler, leased_s)
 
 
 def drained(buffer: Buffer, oldest_s: float = 0) -> list[int]:

@@ -402,7 +402,7 @@ def test_the_receipt_of_a_puller_is_a_span_from_its_call_on() -> None:
     deliveries = consumer_pb.Deliveries(
         topic="orders", offset=range(3), records=[record(traceparent=THEIRS)] * 2 + [record()]
     )
-    process.received("orders", [Columns(deliveries, 0, process)], 1_000)
+    process.received("orders", [Columns(deliveries, 0, 0, process)], 1_000)
     span = spans.one("receive orders")
     assert (span.kind, span.start_time) == (SpanKind.CLIENT, 1_000)
     assert linked(span) == [carried_by({"traceparent": THEIRS})]

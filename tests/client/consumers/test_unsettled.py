@@ -199,6 +199,25 @@ def test_what_was_lost_and_comes_again_is_known_until_its_holder_settles_it() ->
     assert hand.among(3, [2]) == set()
 
 
+async def test_a_verdict_on_what_another_incarnation_has_delivered_is_stale_and_changes_nothing() -> None:
+    hand = held(range(3))
+    hand.subscribed({})
+    hand.begin_anew(7)
+    hand.received(3, [0, 1])
+    hand.subscribed({3: frozenset({0})})
+    old = ACK._replace(incarnation=0)
+    single = asyncio.get_running_loop().create_future()
+    many = asyncio.get_running_loop().create_future()
+    hand.settle(old, 0, single)
+    hand.settle_many(old, [0, 1], many)
+    assert single.result() is AckOutcome.STALE
+    assert many.result() == [AckOutcome.STALE] * 2
+    assert (hand.stale, hand.in_hand, acks(hand.outgoing())) == (3, 1, [])
+    assert hand.among(3, [0, 1]) == {0, 1}
+    hand.settle(ACK._replace(incarnation=7), 0)
+    assert acks(hand.outgoing()) == [[0]]
+
+
 async def test_an_extended_message_stays_in_hand_and_can_be_acked_after() -> None:
     hand = held(range(2))
     extended = asyncio.get_running_loop().create_future()

@@ -18,7 +18,7 @@ def given(group: Group) -> Columns:
     consumer = group.hands["a"].consumer
     assert consumer is not None
     (response,) = consumer.take_all()
-    return Columns(pb.ConsumeResponse.FromString(response).deliveries, 0)
+    return Columns(pb.ConsumeResponse.FromString(response).deliveries, 0, 0)
 
 
 def test_a_retry_keeps_its_first_times_and_has_a_delivery_of_its_own() -> None:

@@ -204,6 +204,41 @@ async def test_what_another_incarnation_of_the_cluster_delivered_is_not_resumed(
             assert sum(len(one.offset) for one in answer.resumed) == resumed
             await until(lambda again=again, resumed=resumed: again.received == 2 - resumed)
             again.ended.cancel()
+        full = Taking(lead, topic, holding=holding, incarnation=6, credit=0)  # all of its credit is in hand
+        assert not (await full.answer()).subscribed.resumed
+
+
+async def test_calls_settle_nothing_that_another_incarnation_of_the_cluster_delivered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+        await schedule(lead, "a", 2)
+        queue = lead.machine.queues.of("a")
+        await until(lambda: queue.units == 2)
+        request = pb.ReceiveRequest(topic="a", group=GROUP, consumer="c", messages_max=2)
+        received = pb.ReceiveResponse.FromString(await lead.edge.receive(request.SerializeToString()))
+        (batch,) = received.deliveries
+        assert received.incarnation == 0 and len(batch.offset) == 2
+        monkeypatch.setattr(Journal, "cluster_incarnation", 7)  # as if it had been recovered
+        named: dict[str, Any] = {"topic": "a", "group": GROUP, "consumer": "c", "queue": batch.queue}
+
+        async def stale(call: Any, request: Any) -> list[int]:
+            return list(pb.AckResponse.FromString(await call(request.SerializeToString())).stale)
+
+        for told in (0, 6):
+            of_another = {**named, "offset": batch.offset, "incarnation": told}
+            for call, asked in (
+                (lead.edge.extend, pb.ExtendRequest(**of_another, lease_ms=60_000)),
+                (lead.edge.nack, pb.NackRequest(**of_another, delay_ms=0)),
+                (lead.edge.ack, pb.AckRequest(**of_another)),
+            ):
+                assert await stale(call, asked) == list(batch.offset)
+        of_this = pb.AckRequest(**named, offset=batch.offset[:1], incarnation=7)
+        assert await stale(lead.edge.ack, of_this) == []
+        of_a_client_of_before = pb.AckRequest(**named, offset=batch.offset[1:])
+        assert await stale(lead.edge.ack, of_a_client_of_before) == []
+        again = pb.ReceiveResponse.FromString(await lead.edge.receive(request.SerializeToString()))
+        assert (again.incarnation, list(again.deliveries)) == (7, [])
 
 
 async def test_who_connects_again_replaces_the_stream_of_its_name(tmp_path: Path) -> None:
