@@ -20,6 +20,8 @@ class Rename(NamedTuple):
     """What was at the target."""
     kept_bytes: int
     """How much of that had been synced."""
+    kept_name: bool
+    """Whether its folder had been synced with it."""
 
 
 class SyncedFiles:
@@ -94,7 +96,10 @@ class SyncedFiles:
         return self._pointers.get(data.resolve())
 
     def undo_renames(self, folder: Path, rng: random.Random) -> set[str]:
-        """Of renames in a folder that was not synced since, undo the last; return names that are there."""
+        """Of renames in a folder that was not synced since, undo the last; return names that a rename leaves.
+
+        They are there for certain: of the new file or, where that name was synced before, of the old one.
+        """
         folder = folder.resolve()
         renames = self._renames.pop(folder, [])
         done = rng.randrange(len(renames) + 1)
@@ -108,25 +113,26 @@ class SyncedFiles:
                     target.write_bytes(rename.replaced)
                     self._bytes[target] = target.stat().st_ino, rename.kept_bytes
         left = {rename.target for rename in renames[:done]}
-        left |= {rename.target for rename in renames[done:] if rename.replaced is not None}
-        there = {name: (folder / name).stat().st_ino for name in left if (folder / name).exists()}
-        self._names.setdefault(folder, {}).update(there)  # on disk: the next loss of power leaves them
-        return left
+        return left | {rename.target for rename in renames[done:] if rename.kept_name}
 
-    def _replaced(self, target: Path) -> tuple[bytes, int] | None:
-        """Return what is at a place that something is renamed to, and how much of it was synced."""
+    def note_left(self, *places: Path) -> None:
+        """Note what a loss of power has left: it is on the disk, whatever had been synced before."""
+        for path in places:
+            if path.exists():
+                self._note(path.resolve())
+
+    def _replaced(self, target: Path) -> tuple[bytes | None, int, bool]:
+        """Return what is at a place, how much of it was synced, and whether its name was."""
         if self._disk_of(target.resolve()) is None or not target.is_file():
-            return None
-        return target.read_bytes(), self.kept_bytes(target)
+            return None, 0, False
+        return target.read_bytes(), self.kept_bytes(target), self.keeps_name(target)
 
-    def _move(self, source: Path, target: Path, replaced: tuple[bytes, int] | None) -> None:
+    def _move(self, source: Path, target: Path, replaced: tuple[bytes | None, int, bool]) -> None:
         if self._disk_of(target) is None or target.name == POINTER:
             return
         if source in self._bytes:
             self._bytes[target] = self._bytes.pop(source)
-        self._renames.setdefault(target.parent, []).append(
-            Rename(source.name, target.name, *(replaced or (None, 0)))
-        )
+        self._renames.setdefault(target.parent, []).append(Rename(source.name, target.name, *replaced))
 
     def _disk_of(self, path: Path) -> Path | None:
         if not path.is_relative_to(self._world) or path == self._world:

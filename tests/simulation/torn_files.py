@@ -1,4 +1,7 @@
-"""What a power loss leaves of a node's state: what was synced, and anything of the rest."""
+"""What a power loss leaves of a node's state: what was synced, and anything of the rest.
+
+What one has left is on the disk: the next takes nothing of it that was not written anew.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,14 @@ def tear(data: Path, synced: SyncedFiles, rng: random.Random) -> None:
     _tear_pointer(data, synced, rng)
     for state in sorted(data.glob("state-*")):
         _tear_folder(state, synced, rng)
+    synced.note_left(data, *data.glob("state-*"), *data.glob("state-*/**/*"))
 
 
 def tear_all(folder: Path, synced: SyncedFiles, rng: random.Random) -> None:
     """Of all files below a folder, whose own name stays, lose or damage whatever was not synced."""
     _tear_pointer(folder, synced, rng)
     _tear_folder(folder, synced, rng, kept=True)
+    synced.note_left(folder, *folder.rglob("*"))
 
 
 def _tear_pointer(data: Path, synced: SyncedFiles, rng: random.Random) -> None:
