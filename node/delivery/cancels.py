@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.node.delivery import waiting_retries
-from tarry.node.delivery.offset_pieces import PIECE_BLOCKS, cut
+from tarry.node.delivery.offset_pieces import PIECE_BLOCKS, cut, part_of
 from tarry.node.delivery.offset_search import NOT_THERE, OffsetSearch, keys_of
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -150,7 +150,8 @@ class Cancels:
                 there = piece[known]
                 if queue.deleted or not len(there):
                     continue
-                units = await self._context.pieces.alone(partial(queue.at, offset[there]))
+                work = partial(queue.at, offset[there])
+                units = await self._context.pieces.part(part_of(len(there)), work)
                 messages = Released(*(units[name].copy() for name in Released._fields))
                 answer = await self._in_queue(queue, offset[there], messages, remaining=remaining)
                 if isinstance(answer, Refusal):
@@ -174,7 +175,7 @@ class Cancels:
             return np.empty(0, np.int64)
         floors = [self._queues.acknowledged[group, queue.queue].floor for group in self._groups(queue)]
         search = OffsetSearch(queue, min(floors, default=queue.first), *messages)
-        await search.run(self._context.pieces.alone)
+        await search.run(self._context.pieces.part)
         return search.found
 
     @staticmethod
@@ -215,7 +216,7 @@ class Cancels:
         there = offset >= np.uint64(queue.first)
         if queue.deleted or not there.all():  # trimmed since they were found: nobody waits for them
             return np.full(len(offset), DONE, dtype=np.uint32)
-        units = await self._context.pieces.alone(partial(queue.at, offset))
+        units = await self._context.pieces.part(part_of(len(offset)), partial(queue.at, offset))
         found = Found(messages, offset, units["lane"].copy())
         answer: asyncio.Future[Outcomes | Refusal] = asyncio.get_running_loop().create_future()
         work = partial(self._cancel, queue, found, remaining=remaining)

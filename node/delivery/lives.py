@@ -112,7 +112,7 @@ async def placed_in(
     """Return where a message is in a queue, and whether the search came to its end. Raises UnitsDamaged."""
     hour, index = columns_of(message)
     search = OffsetSearch(queue, floor, hour, index, np.array([due_ms]), UNITS_MAX)
-    await search.run(context.pieces.alone)
+    await search.run(context.pieces.part)
     offset = int(search.found[0])
     if offset == NOT_THERE or queue.deleted or offset < queue.first:
         return None, not search.ended_early

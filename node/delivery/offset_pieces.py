@@ -1,8 +1,7 @@
-"""Work on many offsets is done in pieces, one in each turn of the event loop, whoever asked for it."""
+"""Work on many offsets is done in pieces, a turn of the event loop's worth in each, whoever asked for it."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -11,6 +10,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.node.edge.intake_turns import IntakeTurns
 from tarry.replication.state_machine.queue_checksums import block_starts
 
 R = TypeVar("R")
@@ -23,10 +23,10 @@ PIECE_BLOCKS: Final = 256
 
 
 class Pieces:
-    """Shared by all that work in pieces, so that one turn has one."""
+    """Shared by all that work in pieces, so that one turn has one whole, or several that are smaller."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+        self._turns = IntakeTurns()
 
     async def each(self, offsets: Sequence[int], work: Callable[[NDArray[np.uint64]], R]) -> list[R]:
         """Return what the work returns for each piece of the offsets, sorted and each once; at least one.
@@ -41,10 +41,17 @@ class Pieces:
 
     async def alone(self, work: Callable[[], R]) -> R:
         """Return what the work returns, done in a turn that has no other such work."""
-        async with self._turn:
-            done = work()
-            await asyncio.sleep(0)
-        return done
+        return await self.part(1.0, work)
+
+    async def part(self, part: float, work: Callable[[], R]) -> R:
+        """Return what the work returns, done in a turn of which so much is left for it."""
+        await self._turns.enter(min(part, 1.0))
+        return work()
+
+
+def part_of(offsets: int, blocks_max: int = PIECE_BLOCKS) -> float:
+    """Return the part of a turn that so many offsets take to read, each in a block of its own at worst."""
+    return min(1.0, offsets / blocks_max)
 
 
 def column(offsets: Sequence[int]) -> NDArray[np.uint64]:

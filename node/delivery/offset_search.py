@@ -7,6 +7,7 @@ is looked for around the place of its due time, in windows that double, until it
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -22,8 +23,8 @@ GUESSES: Final = 8
 """Places of due times worked out in one turn: each reads some 20 blocks."""
 
 Keys: TypeAlias = NDArray[np.uint64]
-Alone: TypeAlias = Callable[[Callable[[], None]], Awaitable[None]]
-"""Does work in a turn that has no other such work."""
+Part: TypeAlias = Callable[[float, Callable[[], None]], Awaitable[None]]
+"""Does work in a turn of the event loop of which such a part is left for it."""
 NOT_THERE: Final = -1
 
 
@@ -55,7 +56,7 @@ class OffsetSearch:
         self.ended_early = False
         self._at = np.full(len(hour), NOT_THERE, dtype=np.int64)  # by ascending key
 
-    async def run(self, alone: Alone) -> None:
+    async def run(self, part: Part) -> None:
         """Search. Raises UnitsDamaged where a block that has to be read is damaged."""
         due = np.argsort(self._due_ms, kind="stable")
         position = 0
@@ -71,31 +72,31 @@ class OffsetSearch:
                         guessed.append(place)
                         self._look(place - NEAR_UNITS, place + NEAR_UNITS)
 
-            await alone(guess)
+            await part(min(len(due) - begun, GUESSES) / GUESSES, guess)
             position += GUESSES
             low, high = min([low, *guessed]), max([high, *guessed])
-        await self._widen(max(low - NEAR_UNITS, self._floor), high + NEAR_UNITS, alone)
+        await self._widen(max(low - NEAR_UNITS, self._floor), high + NEAR_UNITS, part)
         self.found[self._order] = self._at
 
-    async def _widen(self, low: int, high: int, alone: Alone) -> None:
+    async def _widen(self, low: int, high: int, part: Part) -> None:
         """Read what lies between and around the places, ever more of it, as long as something is missing."""
         width = NEAR_UNITS
         read_low = read_high = min(low, self._end)
         while (self._at == NOT_THERE).any() and (read_low > self._floor or read_high < self._end):
-            read_high = await self._read(read_high, max(high, read_high) + width, alone)
+            read_high = await self._read(read_high, max(high, read_high) + width, part)
             before = max(self._floor, read_low - width)
-            await self._read(before, read_low, alone)
+            await self._read(before, read_low, part)
             read_low = before
             width *= 2
             if self._units_max is not None and read_high - read_low > self._units_max:
                 self.ended_early = True
                 return
 
-    async def _read(self, begin: int, end: int, alone: Alone) -> int:
+    async def _read(self, begin: int, end: int, part: Part) -> int:
         end = min(end, self._end)
         for start in range(begin, end, STEP_UNITS):
             stop = min(start + STEP_UNITS, end)
-            await alone(lambda start=start, stop=stop: self._look(start, stop))  # type: ignore[misc]
+            await part((stop - start) / STEP_UNITS, partial(self._look, start, stop))
             if not (self._at == NOT_THERE).any():
                 break
         return max(begin, end)

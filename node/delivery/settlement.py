@@ -18,7 +18,7 @@ from tarry.node.delivery import retries
 from tarry.node.delivery.batch import Read
 from tarry.node.delivery.feed import Feed
 from tarry.node.delivery.in_flight import Batch
-from tarry.node.delivery.offset_pieces import PIECE_BLOCKS, cut
+from tarry.node.delivery.offset_pieces import PIECE_BLOCKS, cut, part_of
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME
 from tarry.node.repair.record_reads import RecordsNotCached
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -148,7 +148,8 @@ class Settlement:
     async def _pass_over(self, queue: ReadyQueue, offsets: Offsets) -> None:
         offsets, lanes = np.sort(offsets), set[int]()
         for part in cut(offsets, len(offsets)) if queue.group else ():  # what their lanes waited for
-            lanes.update((await self._context.pieces.alone(partial(queue.at, part)))["lane"].tolist())
+            units = await self._context.pieces.part(part_of(len(part)), partial(queue.at, part))
+            lanes.update(units["lane"].tolist())
         await self._acknowledge(queue.queue, offsets)
         self.passing -= len(offsets)
         opened = lanes - {0}
@@ -198,13 +199,14 @@ class Settlement:
         while len(offsets) and not feed.queue.deleted:
             part = next(cut(offsets, RETRIES_MAX, blocks_max))
             work = partial(self._copies, feed, part, reason, delay_ms, no_more)
+            share, do = part_of(len(part), COPY_BLOCKS_MAX), self._context.pieces.part
             try:
-                copies = await self._context.pieces.alone(partial(work, self._context.damage.reads.cached))
+                copies = await do(share, partial(work, self._context.damage.reads.cached))
             except RecordsNotCached as error:
                 await self._context.damage.reads.ahead(error.hour, error.global_index)
                 if feed not in self._feeds.values():
                     return  # the group was moved or deleted meanwhile: a move delivers them again
-                copies = await self._context.pieces.alone(partial(work, self._context.machine.wheel.read))
+                copies = await do(share, partial(work, self._context.machine.wheel.read))
             if copies is None:
                 gone = offsets < np.uint64(feed.queue.first)
                 self._leave(feed, offsets[gone])
@@ -319,7 +321,7 @@ class Settlement:
             return of_ids(machine.wheel, [event])[0]
 
         while ledger.enabled and len(offsets) and not queue.deleted:
-            event = await self._context.pieces.alone(told)
+            event = await self._context.pieces.part(part_of(len(offsets), COPY_BLOCKS_MAX), told)
             if event is None:  # some have been trimmed meanwhile
                 offsets = offsets[offsets >= np.uint64(queue.first)]
                 continue

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tarry.node.delivery.context import Context
-from tarry.node.delivery.offset_pieces import cut
+from tarry.node.delivery.offset_pieces import cut, part_of
 from tarry.node.delivery.retries import within_hours
 from tarry.replication.state_machine.event_details import origins
 from tarry.replication.state_machine.ready_queue import ReadyQueue
@@ -30,6 +30,8 @@ HOURS_MAX: Final = 1_024
 """Looked through for them, the first that have pending messages: to open one takes some 0.05 ms."""
 STEP_UNITS: Final = 65_536
 """Looked through in one turn of the event loop: some 0.5 ms."""
+HOUR_PART: Final = 0.05
+"""Of a turn, to open an hour."""
 STEP_COPIES: Final = 512
 """Read in one turn."""
 STEP_BLOCKS: Final = 64
@@ -58,7 +60,10 @@ async def search(
             pending = wheel.pending_of(copies.queue)
             if search.is_over or search.read >= pending or looked >= UNITS_MAX:
                 break
-            page = await context.pieces.alone(partial(wheel.pending_page, hour, queue, start, STEP_UNITS))
+            work = partial(wheel.pending_page, hour, queue, start, STEP_UNITS)
+            page = await context.pieces.part(
+                HOUR_PART + (wheel.units_in_hour(hour) - start) / STEP_UNITS, work
+            )
             looked, start = looked + page.end - start, page.end
             await search.look(np.full(len(page.global_index), hour, np.uint32), page.global_index)
         else:
@@ -70,7 +75,7 @@ async def search(
         there = part[part >= np.uint64(copies.first)]
         if search.is_over or copies.deleted:
             break
-        units = await context.pieces.alone(partial(copies.at, there))
+        units = await context.pieces.part(part_of(len(there), STEP_BLOCKS), partial(copies.at, there))
         await search.look(units["hour"].copy(), units["global_index"].copy())
     return search
 
@@ -102,9 +107,8 @@ class Search:
         """Read of which messages these copies are."""
         while len(hour) and not self.is_over:
             count = min(STEP_COPIES, within_hours(hour))
-            of = await self._context.pieces.alone(
-                partial(origins, self._context.machine.wheel, hour[:count], index[:count])
-            )
+            work = partial(origins, self._context.machine.wheel, hour[:count], index[:count])
+            of = await self._context.pieces.part(count / STEP_COPIES, work)
             keys = of.hour.astype(np.int64) << 32 | of.global_index
             known = np.flatnonzero((of.hour >= 0) & np.isin(keys, self._wanted.astype(np.int64)))
             for place in known.tolist():

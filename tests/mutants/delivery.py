@@ -478,8 +478,8 @@ MUTANTS = (
     Mutant(
         "a_retry_waits_for_the_disk",
         "a leader is silent while the disk stalls",
-        "self._context.pieces.alone(partial(work, self._context.damage.reads.cached))",
-        "self._context.pieces.alone(partial(work, self._context.machine.wheel.read))",
+        "await do(share, partial(work, self._context.damage.reads.cached))",
+        "await do(share, partial(work, self._context.machine.wheel.read))",
         (
             "tests/node/delivery/test_cold_records.py::test_a_retry_is_copied_from_a_record_that_is_on_disk_only",
         ),

@@ -235,8 +235,8 @@ CALLS = (
     Mutant(
         "pieces_of_work_share_a_turn",
         "many requests at once hold up the event loop",
-        "            await asyncio.sleep(0)\n        return done",
-        "        return done",
+        "        await self._turns.enter(min(part, 1.0))\n",
+        "",
         ("tests/node/delivery/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
     ),
     Mutant(

@@ -379,8 +379,8 @@ PIECES = (
     Mutant(
         "two_pieces_of_work_share_a_turn",
         "two requests together hold up the event loop",
-        "        async with self._turn:\n            done = work()\n            await asyncio.sleep(0)\n",
-        "        if True:\n            done = work()\n            await asyncio.sleep(0)\n",
+        "        return await self.part(1.0, work)\n",
+        "        return await self.part(0.5, work)\n",
         ("tests/node/delivery/test_many_offsets.py::test_each_piece_has_a_turn_of_its_own_whoever_asks",),
     ),
     Mutant(

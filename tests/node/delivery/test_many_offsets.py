@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,6 +69,24 @@ async def test_each_piece_has_a_turn_of_its_own_whoever_asks() -> None:
     counting.cancel()
     assert answers == [[PIECE_OFFSETS, PIECE_OFFSETS, 1]] * 2
     assert len(set(done)) == len(done) == 6
+
+
+async def test_small_pieces_share_a_turn_in_their_order() -> None:
+    """Else each cancel, nack or look-up would take some turns for itself, a few a second on a busy loop."""
+    turn, done = 0, list[int]()
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    pieces, parts = Pieces(), [0.25] * 40 + [1.0] + [0.25] * 4
+    await asyncio.gather(*(pieces.part(part, partial(done.append, n)) for n, part in enumerate(parts)))
+    counting.cancel()
+    assert done == list(range(len(parts)))
+    assert turn <= 2 * (40 // 4 + 1 + 1)
 
 
 async def test_an_offset_that_is_named_twice_is_worked_on_once() -> None:

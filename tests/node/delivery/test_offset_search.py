@@ -33,15 +33,16 @@ def searched(
     """Return where messages are found, by their numbers, and in how many turns."""
     turns = 0
 
-    async def alone(work: Callable[[], None]) -> None:
+    async def part(of_a_turn: float, work: Callable[[], None]) -> None:
         nonlocal turns
+        assert 0 < of_a_turn <= 1
         turns += 1
         work()
 
     index = np.array([7 * n for n in wanted], np.uint32)
     hour = np.full(len(wanted), 5, np.uint32)
     search = OffsetSearch(queue, floor, hour, index, np.array(due_ms, np.int64))
-    asyncio.run(search.run(alone))
+    asyncio.run(search.run(part))
     return search.found.tolist(), turns
 
 
