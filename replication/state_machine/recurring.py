@@ -412,7 +412,7 @@ def _note(
 
 
 def _cut(state: log_pb.RecurringCheckpoint, fired_ms: int) -> None:
-    """Forget the oldest entry of too many, but not those of fires that may be cancelled: they name what.
+    """Forget the oldest entries of too many, but not those of fires that may be cancelled: they name what.
 
     These are the last fire's, and some of earlier ones that by their jitter are not due yet.
     """
@@ -422,8 +422,11 @@ def _cut(state: log_pb.RecurringCheckpoint, fired_ms: int) -> None:
     of_last = [place for place, one in enumerate(state.history) if _is_fire(one, fired_ms)]
     free = [place for place in old if place not in of_last[-1:]]
     due = [place for place in free if not _is_jittered(state.history[place], fired_ms, now_ms)]
-    if due or len(old) >= HISTORY + JITTERED_MAX:
-        del state.history[(due or free)[0]]
+    gone = due[: len(state.history) - HISTORY]
+    if not gone and len(old) >= HISTORY + JITTERED_MAX:
+        gone = free[:1]
+    for place in reversed(gone):
+        del state.history[place]
 
 
 def _is_jittered(one: log_pb.FireCheckpoint, fired_ms: int, now_ms: int) -> bool:

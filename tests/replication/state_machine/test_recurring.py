@@ -296,6 +296,8 @@ def test_of_the_fires_that_are_not_due_yet_a_bounded_number_is_kept(fresh: Machi
         late.plans[0].fires[0].due_ms = NOW_MS + 1_000_000
         apply(fresh, late)
     assert len(state(fresh).history) == HISTORY + JITTERED_MAX
+    apply(fresh, fire(fresh, (FIRED, NOW_MS + 1_000_000), now_ms=NOW_MS + 1_000_000))
+    assert len(state(fresh).history) == HISTORY  # all of them are due
 
 
 def test_of_two_fires_that_are_cancelled_the_one_before_them_is_the_last(fresh: Machine) -> None:
