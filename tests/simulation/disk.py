@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from tarry.replication.journal import wal_frames
-from tarry.replication.journal.power_loss import MARK, is_lost
+from tarry.replication.journal.power_loss import MARK, PowerLost, is_lost
 from tarry.replication.journal.records import Batch, JournalDamaged
 from tarry.replication.journal.wal_frames import HEADER_BYTES, SECTOR_BYTES
 from tarry.replication.journal.write_ahead_log import WriteAheadLog
@@ -162,12 +162,12 @@ class SimDisk:
         return f"{name} at {at}"
 
     def is_refused(self) -> bool:
-        """Whether the log, as it is on the disk now, is found to be damaged."""
+        """Whether the log, as it is on the disk now, is found to be damaged, or to be of another start."""
         try:
             with unsynced():
                 boot = f"boot {self._boots}"
                 WriteAheadLog(self._folder, segment_bytes=SEGMENT_BYTES, boot=boot).close()
-        except JournalDamaged:
+        except (JournalDamaged, PowerLost):
             return True
         return False
 
