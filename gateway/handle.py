@@ -6,6 +6,8 @@ import base64
 from dataclasses import dataclass
 from typing import Final
 
+from tarry.client.integers import UINT32_MAX, UINT64_MAX
+
 HOLDERS_AT_ONCE: Final = 16
 """Holders whose messages one request settles at a time: each is a call to the cluster."""
 
@@ -20,6 +22,14 @@ class Holder:
     queue: int
     incarnation: int
     """Of the cluster, as it delivered: in another one what the handle names is another message."""
+
+
+def are_in_range(queue: int, incarnation: int, offset: int) -> bool:
+    """Return whether numbers that JSON has told, which may be its truth values, can name a delivery."""
+    numbers = not any(isinstance(number, bool) for number in (queue, incarnation, offset))
+    return (
+        numbers and 0 <= queue <= UINT32_MAX and 0 <= incarnation <= UINT64_MAX and 0 <= offset <= UINT64_MAX
+    )
 
 
 def encoded(version: str, content: bytes) -> str:

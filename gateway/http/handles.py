@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tarry.client.integers import UINT32_MAX, UINT64_MAX
-from tarry.gateway.handle import Holder, decoded, encoded
+from tarry.gateway.handle import Holder, are_in_range, decoded, encoded
 from tarry.gateway.http import strict_json
 
 CHARACTERS_MAX: Final = 1_024
@@ -42,13 +41,6 @@ def parse(text: str) -> Handle:
     match fields:
         case [str(topic), str(group), str(consumer), int(queue), int(incarnation), int(offset)]:
             names = all(name.isascii() and name for name in (topic, group, consumer))
-            if names and _are_in_range(queue, incarnation, offset):
+            if names and are_in_range(queue, incarnation, offset):
                 return Handle(Holder(topic, group, consumer, queue, incarnation), offset)
     raise ValueError("it is no handle of a message")
-
-
-def _are_in_range(queue: int, incarnation: int, offset: int) -> bool:
-    numbers = not any(isinstance(number, bool) for number in (queue, incarnation, offset))
-    return (
-        numbers and 0 <= queue <= UINT32_MAX and 0 <= incarnation <= UINT64_MAX and 0 <= offset <= UINT64_MAX
-    )

@@ -11,7 +11,7 @@ from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
 from tarry.gateway.slots import Slots
 
 SYSTEM_BYTES_MAX: Final = 524_288
-"""Of a message's own fields beside body and properties, tag and keys: one message is taken while none is."""
+"""Of a message's own fields beside body and properties, tag and keys above all; one message always fits."""
 
 
 class Admission:

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tarry.client.integers import UINT32_MAX, UINT64_MAX
-from tarry.gateway.handle import Holder, decoded, encoded
+from tarry.gateway.handle import Holder, are_in_range, decoded, encoded
 
 CHARACTERS_MAX: Final = 4_096
 """More than the longest names, and a message id of any characters, make."""
@@ -80,7 +79,7 @@ class Handles:
                 int(offset),
                 bool(push),
             ]:
-                if 0 <= queue <= UINT32_MAX and 0 <= incarnation <= UINT64_MAX and 0 <= offset <= UINT64_MAX:
+                if are_in_range(queue, incarnation, offset):
                     return Receipt(Holder(topic, group, consumer, queue, incarnation), offset, push)
         raise ValueError("receipt handle is invalid")
 

@@ -54,7 +54,7 @@ async def talk(call: Call, context: Context) -> None:
                     if told is None:
                         raise Refusal(Code.REQUEST_TIMEOUT, "the settings have not come in time")
                     await call.write(context.write, told)
-                    next_s = None
+                    told = next_s = None
                 if not reading.done():
                     continue
                 told_by_client = reading.result()

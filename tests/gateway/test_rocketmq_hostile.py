@@ -114,6 +114,7 @@ FORGED = [
     b'["orders","g","c",0,18446744073709551616,0,true]',
     b'["orders","g","c",0,0,18446744073709551616,true]',
     b'["orders","g","c",0,0,1e3,true]',
+    b'["orders","g","c",true,0,0,true]',
     b'["orders","g","c",0,0,0,1]',
     b'["orders","g","c",0,0,true]',
     b'{"orders":1}',
