@@ -66,6 +66,7 @@ def gateway_app(
         gateway.ending.set()
         sweeping.cancel()
         await pushes.close()
+        await gateway.returns.end()
         await gateway.accesses.close()
 
     told, requests = document(), Requests()

@@ -14,6 +14,7 @@ from tarry.client.settings import Settings
 from tarry.gateway.http.admission import Admission
 from tarry.gateway.http.clients import Access, Accesses
 from tarry.gateway.http.config import Limits
+from tarry.gateway.receiving import Returns
 
 if TYPE_CHECKING:
     from tarry.gateway.http.event_stream import EventStream
@@ -28,6 +29,7 @@ class Gateway:
         self.admission = Admission(limits)
         self.streams: dict[str, EventStream] = {}
         """Event streams that are open, by the names of their consumers."""
+        self.returns = Returns()
         self.ending = asyncio.Event()
         """Set once the process is told to end: what waits ends."""
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from starlette.responses import StreamingResponse
 
-from tarry.client.aio import AckOutcome, Puller
+from tarry.client.aio import AckOutcome
 from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import TarryError
@@ -23,11 +23,10 @@ from tarry.gateway.http.errors import GatewayReason, RequestRefused, fields_of_e
 from tarry.gateway.http.event_stream import EventStream
 from tarry.gateway.http.handles import Handle, parse
 from tarry.gateway.http.scheduling import check_count
+from tarry.gateway.receiving import received
 
 HOLDERS_MAX: Final = 100
 """Consumers and queues whose messages one request settles: each is a call to the cluster."""
-RELEASE_S: Final = 5.0
-"""Within which what nobody has received any more is given back."""
 
 
 async def receive(call: Call) -> bytes:
@@ -47,35 +46,22 @@ async def receive(call: Call) -> bytes:
         lease_ms=body.lease_ms,
         start=body.begin,
     )
-    messages = await _received(puller, call)
+    gone = asyncio.ensure_future(call.disconnected())
+    returns, ending = call.gateway.returns, call.gateway.ending.wait()
+    messages = await received(puller, body.messages_max, body.wait_ms, returns, gone, ending)
+    if gone.done() and not gone.cancelled():  # the answer would reach nobody
+        await returns.give_back(puller, messages)
+        messages = []
 
     def told() -> bytes:
-        received = [_told(message, puller.group, name, body.body_as) for message in messages]
-        return json_of(fields.ReceivedMessages(messages=received))
+        answered = [_told(message, puller.group, name, body.body_as) for message in messages]
+        return json_of(fields.ReceivedMessages(messages=answered))
 
-    return await made(told, body_bytes(messages))
-
-
-async def _received(puller: Puller, call: Call) -> list[View]:
-    """Return what comes; nothing once the caller is gone or the gateway ends."""
-    received = asyncio.ensure_future(puller.receive(call.body.messages_max, wait_ms=call.body.wait_ms))
-    gone = asyncio.ensure_future(call.disconnected())
-    ending = asyncio.ensure_future(call.gateway.ending.wait())
     try:
-        await asyncio.wait({received, gone, ending}, return_when=asyncio.FIRST_COMPLETED)
-        if not received.done():
-            return []
-        messages = received.result()
-        if gone.done() and messages:  # the answer would reach nobody
-            with contextlib.suppress(TarryError, TimeoutError):
-                async with asyncio.timeout(RELEASE_S):
-                    await puller.nack(messages, 0)
-            return []
-        return messages
-    finally:
-        for task in (received, gone, ending):
-            task.cancel()
-        await asyncio.gather(received, gone, ending, return_exceptions=True)
+        return await made(told, body_bytes(messages))
+    except BaseException:
+        await returns.give_back(puller, messages)
+        raise
 
 
 def _told(message: View, group: str, consumer: str, wanted: BodyAs) -> fields.Received:

@@ -12,6 +12,7 @@ import grpc
 
 from tarry.client.settings import Settings
 from tarry.gateway.cluster_access import ClusterAccess
+from tarry.gateway.receiving import Returns
 from tarry.gateway.rocketmq.access import Accesses, Caller
 from tarry.gateway.rocketmq.admission import Admission
 from tarry.gateway.rocketmq.checks import Checks
@@ -70,8 +71,7 @@ class Gateway:
         self.handles = Handles(config.secrets)
         self.presence = Presence(config.limits.client_silent_ms, time.monotonic)
         self.renewals = Renewals(config.limits, self.presence, time.monotonic)
-        self.giving_back: set[asyncio.Task[None]] = set()
-        """Of calls that have ended without their client."""
+        self.returns = Returns()
         self.checks = Checks(config, self.handles)
         self.ending = asyncio.Event()
         """Set once the process is told to end: what waits ends."""
@@ -79,7 +79,7 @@ class Gateway:
     async def close(self) -> None:
         """Close all clients of the cluster, once what nobody has received is given back."""
         await self.checks.close()
-        await asyncio.gather(*self.giving_back)
+        await self.returns.end()
         await asyncio.gather(self.accesses.close(), self.policies.close())
 
 

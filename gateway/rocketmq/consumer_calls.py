@@ -11,13 +11,14 @@ from typing import Final, TypeAlias
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from tarry.client.aio import AckOutcome, Puller
+from tarry.client.aio import AckOutcome
 from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import TarryError
 from tarry.client.integers import UINT32_MAX
 from tarry.gateway.handle import HOLDERS_AT_ONCE, Holder
-from tarry.gateway.rocketmq.call import Call, Gateway
+from tarry.gateway.receiving import received
+from tarry.gateway.rocketmq.call import Call
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.handles import Receipt
 from tarry.gateway.rocketmq.messages import delivered_message
@@ -33,8 +34,6 @@ INLINE_BYTES_MAX: Final = 262_144
 """Bytes of bodies whose digests are made within a turn of the event loop."""
 FILTER_CHARS_MAX: Final = 65_536
 """Checked within a turn of the event loop; nodes take 1,000 tags, and shorter conditions."""
-RELEASE_S: Final = 5.0
-"""Within which what nobody receives any more is given back."""
 
 
 async def receive(call: Call, request: service.ReceiveMessageRequest, write: Write) -> None:
@@ -61,7 +60,8 @@ async def receive(call: Call, request: service.ReceiveMessageRequest, write: Wri
     )
     wait_ms, count = _wait_ms(request, call), min(request.batch_size, limits.receive_messages_max)
     await _give_back_the_same_attempt_s(call, request)
-    messages = await _received(call, puller, count, wait_ms) if count > 0 else []
+    returns, ending = call.gateway.returns, call.gateway.ending
+    messages = await received(puller, count, wait_ms, returns, ending.wait()) if count > 0 else []
     receipts = [
         Receipt(
             Holder(view.topic, puller.group, puller.name, view.queue, view.batch.incarnation),
@@ -81,7 +81,7 @@ async def receive(call: Call, request: service.ReceiveMessageRequest, write: Wri
     except BaseException:
         for receipt in receipts:
             renewals.drop(receipt)
-        await give_back(call.gateway, puller, messages)
+        await returns.give_back(puller, messages)
         raise
 
 
@@ -94,37 +94,6 @@ async def _give_back_the_same_attempt_s(call: Call, request: service.ReceiveMess
     for holder, listed in offsets.items():
         with contextlib.suppress(TarryError, TimeoutError):
             await _settle(call, holder, Verdict.nacking(holder.queue, 0), listed)
-
-
-async def _received(call: Call, puller: Puller, count: int, wait_ms: int) -> list[View]:
-    """Return what comes; nothing once the gateway ends. What comes as the client leaves is given back."""
-    received = asyncio.ensure_future(puller.receive(count, wait_ms=wait_ms))
-    ending = asyncio.ensure_future(call.gateway.ending.wait())
-    try:
-        await asyncio.wait({received, ending}, return_when=asyncio.FIRST_COMPLETED)
-        return received.result() if received.done() else []
-    except asyncio.CancelledError:
-        if received.done() and not received.cancelled() and received.exception() is None:
-            await give_back(call.gateway, puller, received.result())
-        raise
-    finally:  # without waiting for them: what was received would be lost if the call were cancelled meanwhile
-        received.cancel()
-        ending.cancel()
-
-
-async def give_back(gateway: Gateway, puller: Puller, messages: Sequence[View]) -> None:
-    """Have messages delivered to others, which nobody has received, though the call is cancelled again."""
-
-    async def given_back() -> None:
-        with contextlib.suppress(TarryError, TimeoutError):
-            async with asyncio.timeout(RELEASE_S):
-                await puller.nack(messages, 0)
-
-    if messages:
-        task = asyncio.create_task(given_back())
-        gateway.giving_back.add(task)
-        task.add_done_callback(gateway.giving_back.discard)
-        await asyncio.shield(task)
 
 
 async def _told(

@@ -117,7 +117,8 @@ def main() -> None:
         for part in _told([*map(_found, asked["found"])], tuple(message), tuple(times)):
             print(json.dumps(part), flush=True)
     except OSError:  # the node tells of it
-        raise SystemExit(1) from None
+        closer.leave(1)
+    closer.leave(0)
 
 
 if __name__ == "__main__":

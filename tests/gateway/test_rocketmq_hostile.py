@@ -7,7 +7,6 @@ import base64
 import json
 import time
 from collections.abc import AsyncIterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from google.protobuf.duration_pb2 import Duration
 from tarry.client.consumers.message import Columns, View
 from tarry.client.settings import Settings
 from tarry.gateway.handle import Holder
-from tarry.gateway.rocketmq import consumer_calls
 from tarry.gateway.rocketmq import service as methods
 from tarry.gateway.rocketmq.call import Call, Gateway, within
 from tarry.gateway.rocketmq.codes import Refusal
@@ -378,32 +376,6 @@ async def test_a_read_that_takes_too_long_is_left_to_grpc_which_would_never_free
     assert not read.cancelled()
     read.set_exception(RuntimeError("the call is over"))  # which is told nobody
     await asyncio.sleep(0)
-
-
-@pytest.mark.parametrize("turns", range(6))
-async def test_what_comes_in_the_turn_in_which_its_client_leaves_is_told_or_given_back(
-    monkeypatch: pytest.MonkeyPatch, gateway: Gateway, turns: int
-) -> None:
-    comes: asyncio.Future[list[View]] = asyncio.get_running_loop().create_future()
-    views, back = [View(Columns(consumer_pb.Deliveries(), 0, 0), 0, 0)], []
-
-    async def receive(*_: Any, **__: Any) -> list[View]:
-        return await comes
-
-    async def give_back(_: Gateway, __: Any, messages: list[View]) -> None:
-        back.extend(messages)
-
-    monkeypatch.setattr(consumer_calls, "give_back", give_back)
-    puller: Any = SimpleNamespace(receive=receive)
-    receiving = asyncio.create_task(consumer_calls._received(its_call(gateway), puller, 1, 1_000))
-    for _ in range(3):
-        await asyncio.sleep(0)
-    comes.set_result(views)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    receiving.cancel()
-    (told,) = await asyncio.gather(receiving, return_exceptions=True)
-    assert views in (told, back) or turns == 0  # before it has come to the puller nobody has it
 
 
 async def test_who_has_no_credentials_is_refused_before_anything_of_a_request_is_read() -> None:

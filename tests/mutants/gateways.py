@@ -12,6 +12,15 @@ ROCKETMQ_CALLS = "tests/cluster/test_rocketmq.py"
 ROCKETMQ_HOSTILE = "tests/gateway/test_rocketmq_hostile.py"
 MUTANTS = (
     Mutant(
+        "what_comes_as_a_caller_is_cancelled_is_given_back_to_nobody",
+        "messages that nobody has received wait for the end of their lease",
+        "            await returns.give_back(puller, receiving.result())\n",
+        "            pass\n",
+        (
+            "tests/gateway/test_receiving.py::test_what_comes_as_its_caller_is_cancelled_is_told_or_given_back[2]",
+        ),
+    ),
+    Mutant(
         "posts_go_to_private_addresses",
         "whoever names a URL reaches what only the gateway's network does",
         "return address.is_global and not address.is_multicast and not address.is_reserved",

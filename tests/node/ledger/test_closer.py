@@ -150,6 +150,38 @@ async def test_it_closes_nothing_once_the_node_has_ended(left: OpenSegment) -> N
     assert left.path.exists()
 
 
+def aborting(module: str) -> list[str]:
+    """Return the command of a module in an interpreter whose end aborts, as pyarrow's threads may have it."""
+    ready = "import atexit, os, runpy, sys; atexit.register(os.abort)"
+    return [sys.executable, "-c", f"{ready}; runpy.run_module(sys.argv[1], run_name='__main__')", module]
+
+
+async def test_processes_whose_answers_are_written_end_well_though_an_interpreter_s_end_would_abort(
+    left: OpenSegment,
+) -> None:
+    plain = {**asdict(left), "ledger": str(left.ledger)}
+    wanted = {"found": [plain], "message": [1, 1], "times": [0, NOW_MS * 2]}
+    gone = {
+        "found": [{**plain, "ledger": str(left.ledger / "none")}],
+        "message": [1, 1],
+        "times": [0, NOW_MS * 2],
+    }
+    for module, asked, code, answer in (
+        ("history_search", wanted, 0, '"complete": true'),
+        ("history_search", gone, 1, ""),
+        ("closer", {**plain, "now_ms": NOW_MS}, 0, ""),
+    ):
+        process = await asyncio.create_subprocess_exec(
+            *aborting(f"tarry.node.ledger.{module}"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        lines = await process.stdout.readline() if module == "closer" else await process.stdout.read()
+        process.stdin.close()
+        assert (await process.wait(), answer in lines.decode()) == (code, True)
+
+
 async def test_what_the_disk_does_not_take_is_told_and_taken_once_it_can_be(left: OpenSegment) -> None:
     obstacle = left.ledger / f"date={datetime.fromtimestamp(NOW_MS / 1000, UTC).date()}"
     obstacle.touch()
