@@ -171,7 +171,9 @@ class Consumer:
 
     async def _fetch(self, timeout_ms: int | None) -> bool:
         batch = await self._next(timeout_ms)
-        if batch is not None:
+        if (
+            batch is not None and batch.incarnation == self._twin._unsettled.incarnation
+        ):  # or it was emptied meanwhile
             self._ready.put(batch)
         return batch is not None
 

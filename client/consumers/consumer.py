@@ -115,7 +115,7 @@ class Consumer:
         self._unsettled.on_acked = self._receipts.acked if self._receipts is not None else None
         self._unsettled.on_failed = self._acks_failed
         self._on_ack_failed = on_ack_failed or _log_failed
-        self._failed: dict[tuple[int, AckOutcome], list[int]] = {}
+        self._failed: dict[tuple[str, int, AckOutcome], list[int]] = {}
         self._repeats = Repeats(REPEATS_WINDOW) if dedupe else None
         self._buffer = Buffer()
         self.waiting = [self._buffer]
@@ -357,14 +357,15 @@ class Consumer:
                     self._subscription.wake()
 
     def _acks_failed(self, queue: int, offsets: list[int], outcome: AckOutcome) -> None:
-        # Not told here: what that raises is the application's error, and must not end the stream.
-        if (queue, outcome) not in self._failed:
-            asyncio.get_running_loop().call_soon(self._tell_failed, queue, outcome)
-        self._failed.setdefault((queue, outcome), []).extend(offsets)
+        # Not told here: what that raises is the application's error, and must not end the stream. But the
+        # topic is found here: by then the queue may be another's, in another incarnation of the cluster.
+        key = self.topic or self._topic_of.get(queue, ""), queue, outcome
+        if key not in self._failed:
+            asyncio.get_running_loop().call_soon(self._tell_failed, *key)
+        self._failed.setdefault(key, []).extend(offsets)
 
-    def _tell_failed(self, queue: int, outcome: AckOutcome) -> None:
-        offsets = tuple(self._failed.pop((queue, outcome)))
-        topic = self.topic or self._topic_of.get(queue, "")
+    def _tell_failed(self, topic: str, queue: int, outcome: AckOutcome) -> None:
+        offsets = tuple(self._failed.pop((topic, queue, outcome)))
         self._on_ack_failed(FailedAcks(topic, queue, offsets, outcome))
 
     def _fail(self, error: BaseException) -> None:

@@ -214,8 +214,18 @@ class Cancels:
         if self._context.over.is_set():
             return _MOVED
         there = offset >= np.uint64(queue.first)
-        if queue.deleted or not there.all():  # trimmed since they were found: nobody waits for them
-            return np.full(len(offset), DONE, dtype=np.uint32)
+        if (
+            queue.deleted or not there.all()
+        ):  # others were trimmed since they were found: nobody waits for them
+            outcomes = np.full(len(offset), DONE, dtype=np.uint32)
+            if queue.deleted or not there.any():
+                return outcomes
+            kept = Released(messages.hour[there], messages.global_index[there], messages.due_ms[there])
+            left = await self._in_queue(queue, offset[there], kept, remaining=remaining)
+            if isinstance(left, Refusal):
+                return left
+            outcomes[there] = left
+            return outcomes
         units = await self._context.pieces.part(part_of(len(offset)), partial(queue.at, offset))
         found = Found(messages, offset, units["lane"].copy())
         answer: asyncio.Future[Outcomes | Refusal] = asyncio.get_running_loop().create_future()
@@ -374,7 +384,10 @@ class Cancels:
     async def _ask(
         self, queue: ReadyQueue, found: Found, waiting: dict[str, waiting_retries.Found], *, remaining: bool
     ) -> _Had:
-        """Ask each group what it has had, TURN_GROUPS in a turn; what is marked stays as they say."""
+        """Ask each group what it has had; what is marked stays as they say.
+
+        Those beyond TURN_GROUPS have turns of their own: each may take 1 ms, and many requests ask at once.
+        """
         keys = self._keys(found.messages)
         had = _Had(len(found.offset), remaining=remaining)
         for position, group in enumerate(self._groups(queue), start=1):
@@ -382,7 +395,7 @@ class Cancels:
                 copies = np.array(list(waiting.get(group, ())), np.uint64)
                 had.add(group, self._answer(queue, group, found), np.isin(keys, copies))
             if not position % TURN_GROUPS:
-                await asyncio.sleep(0)
+                await self._context.pieces.alone(lambda: None)
         return had
 
     def _answer(self, queue: ReadyQueue, group: str, found: Found) -> GroupAnswer:

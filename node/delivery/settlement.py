@@ -197,16 +197,21 @@ class Settlement:
         """Put copies of the deliveries into the wheel; of those with a damaged record, once it is mended."""
         blocks_max = COPY_BLOCKS_MAX if feed.queue.group else PIECE_BLOCKS
         while len(offsets) and not feed.queue.deleted:
-            part = next(cut(offsets, RETRIES_MAX, blocks_max))
-            work = partial(self._copies, feed, part, reason, delay_ms, no_more)
-            share, do = part_of(len(part), COPY_BLOCKS_MAX), self._context.pieces.part
-            try:
-                copies = await do(share, partial(work, self._context.damage.reads.cached))
-            except RecordsNotCached as error:
-                await self._context.damage.reads.ahead(error.hour, error.global_index)
-                if feed not in self._feeds.values():
-                    return  # the group was moved or deleted meanwhile: a move delivers them again
-                copies = await do(share, partial(work, self._context.machine.wheel.read))
+            part, do = next(cut(offsets, RETRIES_MAX, blocks_max)), self._context.pieces.part
+            copies = None
+            sized = await do(part_of(len(part), COPY_BLOCKS_MAX), partial(self._sized, feed, part))
+            if sized is not None:
+                units, share = sized
+                work = partial(self._copies, feed, part[: len(units)], units, reason, delay_ms, no_more)
+                try:
+                    copies = await do(share, partial(work, self._context.damage.reads.cached))
+                except RecordsNotCached as error:
+                    await self._context.damage.reads.ahead(error.hour, error.global_index)
+                    if not self._has(feed):
+                        return
+                    copies = await do(share, partial(work, self._context.machine.wheel.read))
+            if not self._has(feed):
+                return  # a move delivers them again
             if copies is None:
                 gone = offsets < np.uint64(feed.queue.first)
                 self._leave(feed, offsets[gone])
@@ -220,26 +225,41 @@ class Settlement:
             if not whole.all():
                 self._context.spawn(self._retry_mended(feed, done[~whole], reason, delay_ms, no_more))
 
+    def _has(self, feed: Feed) -> bool:
+        """Return whether a feed is still the group's, which was neither moved nor deleted meanwhile."""
+        return feed in self._feeds.values()
+
+    def _sized(self, feed: Feed, offsets: Offsets) -> tuple[NDArray[np.void], float] | None:
+        """Return the units of as many as one turn reads, and which part of one their records take.
+
+        None where some have been trimmed meanwhile: their hours may be gone.
+        """
+        if int(offsets.min()) < feed.queue.first:
+            return None
+        bytes_max = self._context.config.limits.retries_bytes_max
+        units = feed.queue.at(offsets)
+        units = units[: retries.within_hours(units["hour"])]
+        sizes = self._context.machine.wheel.units(units["hour"], units["global_index"])["size"]
+        count = retries.fitting(sizes, bytes_max)
+        return units[:count], max(count / RETRIES_MAX, int(sizes[:count].sum()) / bytes_max)
+
     def _copies(
         self,
         feed: Feed,
         offsets: Offsets,
+        units: NDArray[np.void],
         reason: RetryReason,
         delay_ms: int | None,
         no_more: bool,
         read: Read,
     ) -> tuple[NDArray[np.bool_], list[log_pb.RetryCommand]] | None:
-        """Return which records are whole, of as many as one turn reads, and the commands that retry these.
+        """Return which records are whole, and the commands that retry these.
 
         None where some have been trimmed meanwhile: their hours may be gone. Raises RecordsNotCached.
         """
         if int(offsets.min()) < feed.queue.first:
             return None
-        wheel, bytes_max = self._context.machine.wheel, self._context.config.limits.retries_bytes_max
-        units = feed.queue.at(offsets)
-        units = units[: retries.within_hours(units["hour"])]
-        sizes = wheel.units(units["hour"], units["global_index"])["size"]
-        units = units[: retries.fitting(sizes, bytes_max)]
+        wheel, units = self._context.machine.wheel, units.copy()
         records = read(units["hour"], units["global_index"])
         whole = np.array([record is not None for record in records], dtype=np.bool_)
         if not feed.queue.group:  # copies name their messages
@@ -248,7 +268,7 @@ class Settlement:
             self._context.config.shard,
             feed.queue,
             self._group,
-            offsets[: len(whole)][whole],
+            offsets[whole],
             units[whole],
             [record for record in records if record is not None],
             reason,
@@ -266,7 +286,7 @@ class Settlement:
         damage.report(units["hour"], units["global_index"])
         while len(offsets):
             mended = await damage.mended(units["hour"], units["global_index"])
-            if feed not in self._feeds.values():
+            if not self._has(feed):
                 return  # the group has been moved: it begins again with all that is not acknowledged
             if mended.any():
                 await self.retry(feed, offsets[mended], reason, delay_ms, no_more)

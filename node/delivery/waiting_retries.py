@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tarry.node.delivery import retries
 from tarry.node.delivery.context import Context
 from tarry.node.delivery.offset_pieces import cut, part_of
-from tarry.node.delivery.retries import within_hours
 from tarry.replication.state_machine.event_details import origins
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.wheel.state import HOUR_MS
@@ -30,7 +30,7 @@ HOURS_MAX: Final = 1_024
 """Looked through for them, the first that have pending messages: to open one takes some 0.05 ms."""
 STEP_UNITS: Final = 65_536
 """Looked through in one turn of the event loop: some 0.5 ms."""
-HOUR_PART: Final = 0.05
+HOUR_PART: Final = 0.1
 """Of a turn, to open an hour."""
 STEP_COPIES: Final = 512
 """Read in one turn."""
@@ -106,9 +106,10 @@ class Search:
     async def look(self, hour: NDArray[np.uint32], index: NDArray[np.uint32]) -> None:
         """Read of which messages these copies are."""
         while len(hour) and not self.is_over:
-            count = min(STEP_COPIES, within_hours(hour))
+            count = min(STEP_COPIES, retries.within_hours(hour))
             work = partial(origins, self._context.machine.wheel, hour[:count], index[:count])
-            of = await self._context.pieces.part(count / STEP_COPIES, work)
+            hours = len(np.unique(hour[:count]))
+            of = await self._context.pieces.part(max(count / STEP_COPIES, hours / retries.HOURS_MAX), work)
             keys = of.hour.astype(np.int64) << 32 | of.global_index
             known = np.flatnonzero((of.hour >= 0) & np.isin(keys, self._wanted.astype(np.int64)))
             for place in known.tolist():

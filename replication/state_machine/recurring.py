@@ -10,6 +10,7 @@ machines: the leader's plan says what fires and what is next.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -381,10 +382,14 @@ def _note_cancelled(
 
 
 def _fired_before(state: log_pb.RecurringCheckpoint, fire_ms: int) -> int:
-    """Return the last fire before one that the history has and that was not cancelled; 0: it has none."""
-    cancelled = {one.fire_ms for one in state.history if one.outcome == CANCELLED}
-    fired = (one.fire_ms for one in state.history if one.outcome == FIRED and one.fire_ms < fire_ms)
-    return max((each for each in fired if each not in cancelled), default=0)
+    """Return the last fire before one that the history has and that stands; 0: it has none.
+
+    One that was cancelled may have fired again.
+    """
+    stands: Counter[int] = Counter()
+    for one in state.history:
+        stands[one.fire_ms] += (one.outcome == FIRED) - (one.outcome == CANCELLED)
+    return max((each for each, times in stands.items() if times > 0 and each < fire_ms), default=0)
 
 
 def _note_left_out(state: log_pb.RecurringCheckpoint, fire: log_pb.PlannedFire, now_ms: int) -> None:

@@ -355,12 +355,12 @@ MUTANTS = (
     Mutant(
         "an_error_in_on_ack_failed_ends_the_stream",
         "what the application raises where it is told of an ack ends its stream",
-        """        if (queue, outcome) not in self._failed:
-            asyncio.get_running_loop().call_soon(self._tell_failed, queue, outcome)
-        self._failed.setdefault((queue, outcome), []).extend(offsets)
+        """        if key not in self._failed:
+            asyncio.get_running_loop().call_soon(self._tell_failed, *key)
+        self._failed.setdefault(key, []).extend(offsets)
 """,
-        """        self._failed.setdefault((queue, outcome), []).extend(offsets)
-        self._tell_failed(queue, outcome)
+        """        self._failed.setdefault(key, []).extend(offsets)
+        self._tell_failed(*key)
 """,
         (
             "tests/client/consumers/test_consumer.py::test_an_error_of_the_application_where_it_is_told_of_an_ack_ends_no_stream",

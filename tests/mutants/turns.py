@@ -309,8 +309,8 @@ PIECES = (
     Mutant(
         "retries_of_any_blocks_are_one_command",
         "a nack of messages far apart holds up the event loop",
-        "part = next(cut(offsets, RETRIES_MAX, blocks_max))",
-        "part = offsets[:RETRIES_MAX]",
+        "next(cut(offsets, RETRIES_MAX, blocks_max))",
+        "offsets[:RETRIES_MAX]",
         (f"{SIZE}::test_a_command_that_retries_is_of_few_blocks_of_a_queue",),
     ),
     Mutant(
@@ -365,15 +365,15 @@ PIECES = (
     Mutant(
         "nacks_of_any_number_are_one_piece",
         "one nack holds up the event loop",
-        "part = next(cut(offsets, RETRIES_MAX, blocks_max))",
-        "part = next(cut(offsets, len(offsets), blocks_max))",
+        "next(cut(offsets, RETRIES_MAX, blocks_max))",
+        "next(cut(offsets, len(offsets), blocks_max))",
         (f"{SIZE}::test_small_copies_share_a_command_up_to_so_many",),
     ),
     Mutant(
         "copies_of_any_size_are_one_command",
         "a nack of large records is too large for the log",
-        "        units = units[: retries.fitting(sizes, bytes_max)]\n",
-        "",
+        "count = retries.fitting(sizes, bytes_max)",
+        "count = len(sizes)",
         (f"{SIZE}::test_what_is_nacked_at_once_is_retried_buried_and_redriven_by_commands_of_bounded_size",),
     ),
     Mutant(

@@ -256,6 +256,22 @@ def test_a_caller_that_goes_ends_nothing_and_a_lost_leadership_answers_that_nobo
     play(steps)
 
 
+def test_where_some_are_trimmed_meanwhile_the_rest_is_cancelled() -> None:
+    async def steps(group: Group) -> None:
+        made = await ready(group, "", "", "")
+        found, queue = released(group, made), group.machine.queues[group.queue]
+        queue.first = 1  # as retention has it since they were found
+        work = group.delivery.cancels._in_queue(queue, np.arange(3, dtype=np.uint64), found, remaining=False)
+        task = asyncio.ensure_future(work)
+        for _ in range(8):
+            await group.settle()
+            await group.commit()
+        answer: Any = await task
+        assert [NAMES[number] for number in answer.tolist()] == ["ALREADY_DONE", "CANCELLED", "CANCELLED"]
+
+    play(steps)
+
+
 def test_two_requests_for_one_message_have_one_commit() -> None:
     async def steps(group: Group) -> None:
         made = await ready(group, "")

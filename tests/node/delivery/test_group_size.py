@@ -165,6 +165,24 @@ def test_small_copies_share_a_command_up_to_so_many() -> None:
     play(steps)
 
 
+def test_a_retry_takes_the_part_of_a_turn_that_its_bytes_do() -> None:
+    async def steps(group: Group) -> None:
+        group.join("a", credit=2)
+        for extra_bytes in (0, 300_000):
+            group.schedule("", 0, extra_bytes=extra_bytes)
+        await pass_ms(group, 1)
+        settlement, feed = group.group.settlement, group.group.feeds[group.queue]
+        shares = []
+        for offset in (0, 1):
+            sized = settlement._sized(feed, np.array([offset], np.uint64))
+            assert sized is not None
+            shares.append(sized[1])
+        assert shares[0] == 1 / RETRIES_MAX
+        assert 0.25 < shares[1] < 0.4  # of 1 MiB
+
+    play(steps)
+
+
 def test_a_retry_of_many_ends_with_its_topic() -> None:
     async def steps(group: Group) -> None:
         messages = 3 * RETRIES_MAX

@@ -17,7 +17,7 @@ from tarry.proto.record_times import times
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.outcomes import Changed, Fired, Recurred
-from tarry.replication.state_machine.recurring import JITTERED_MAX
+from tarry.replication.state_machine.recurring import JITTERED_MAX, _fired_before
 from tarry.replication.state_machine.recurring_table import HISTORY, NONE_COMES
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.state import MessageState
@@ -311,6 +311,13 @@ def test_of_two_fires_that_are_cancelled_the_one_before_them_is_the_last(fresh: 
     one = state(fresh)
     assert outcomes(fresh) == [FIRED] * 4 + [CANCELLED] * 2
     assert (one.fired_ms, one.fired_before_ms) == (NOW_MS + 2_000, NOW_MS + 1_000)
+
+
+def test_a_fire_that_was_cancelled_and_has_fired_again_counts_as_one_before() -> None:
+    entries = [(FIRED, 1), (FIRED, 2), (CANCELLED, 2), (FIRED, 2), (FIRED, 3), (CANCELLED, 3), (FIRED, 4)]
+    history = [log_pb.FireCheckpoint(outcome=outcome, fire_ms=fire_ms) for outcome, fire_ms in entries]
+    one = log_pb.RecurringCheckpoint(history=history)
+    assert [_fired_before(one, fire_ms) for fire_ms in (4, 3, 2, 1)] == [2, 2, 1, 0]
 
 
 def test_a_triggered_message_leaves_the_next_fire_and_stays_in_a_pause(fresh: Machine) -> None:
