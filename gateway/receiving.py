@@ -37,7 +37,8 @@ class Returns:
 
     async def end(self) -> None:
         """Return once nothing is to be given back any more."""
-        await asyncio.gather(*self._under_way)
+        while self._under_way:  # a call that is cancelled last gives back last
+            await asyncio.gather(*self._under_way)
 
 
 async def received(

@@ -29,7 +29,7 @@ from tarry.gateway.http.clients import SWEEP_S
 from tarry.gateway.http.config import Config
 from tarry.gateway.http.errors import GatewayReason, RequestRefused, answer_of_error
 from tarry.gateway.http.fields import Given
-from tarry.gateway.http.guard import Guard
+from tarry.gateway.http.guard import HEADERS, Guard
 from tarry.gateway.http.metrics import Requests, text
 from tarry.gateway.http.openapi import document
 from tarry.gateway.http.operations import OPERATIONS, Operation
@@ -256,4 +256,6 @@ async def _gone(_: Request, __: Exception) -> Response:
 
 async def _defect(request: Request, error: Exception) -> Response:
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return answer_of_error(RequestRefused(GatewayReason.INTERNAL, "the gateway has failed"))
+    answer = answer_of_error(RequestRefused(GatewayReason.INTERNAL, "the gateway has failed"))
+    answer.headers.update(HEADERS)  # the guard has not seen it
+    return answer

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from tarry.client.aio import ListedMessage
 from tarry.gateway.http import fields
 from tarry.gateway.http.bodies import BodyAs, fields_of, json_of, made
 from tarry.gateway.http.call import Call
+
+MESSAGE_BYTES: Final = 256
+"""Of a body, that take as long to write as a message's other fields."""
 
 
 class Contents(Protocol):
@@ -40,9 +43,9 @@ def content(message: Contents, wanted: BodyAs) -> dict[str, Any]:
     }
 
 
-def body_bytes(messages: Iterable[Contents]) -> int:
-    """Return the bytes of all bodies."""
-    return sum(len(message.body or b"") for message in messages)
+def content_bytes(messages: Iterable[Contents]) -> int:
+    """Return the bytes of all bodies, and MESSAGE_BYTES for the fields of each message."""
+    return sum(MESSAGE_BYTES + len(message.body or b"") for message in messages)
 
 
 async def get(call: Call) -> bytes:
@@ -61,7 +64,7 @@ async def get(call: Call) -> bytes:
         )
         return json_of(stored)
 
-    return await made(told, body_bytes([message]))
+    return await made(told, content_bytes([message]))
 
 
 async def list_messages(call: Call) -> bytes:
@@ -85,7 +88,7 @@ async def list_messages(call: Call) -> bytes:
         messages = [_listed(message, query.body_as) for message in page.messages]
         return json_of(fields.ListedMessages(messages=messages, cursor=page.cursor))
 
-    return await made(told, body_bytes(page.messages))
+    return await made(told, content_bytes(page.messages))
 
 
 def _listed(message: ListedMessage, wanted: BodyAs) -> fields.Listed:
@@ -139,7 +142,7 @@ async def find(call: Call) -> bytes:
         ]
         return json_of(fields.FoundMessages(messages=messages, next=page.next, unreadable=page.unreadable))
 
-    return await made(told, body_bytes(page.messages) if query.bodies else 0)
+    return await made(told, content_bytes(page.messages) if query.bodies else 0)
 
 
 async def forecast(call: Call) -> fields.ForecastTold:

@@ -16,7 +16,7 @@ from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import TarryError
 from tarry.gateway.handle import HOLDERS_AT_ONCE, Holder
 from tarry.gateway.http import fields
-from tarry.gateway.http.asking import body_bytes, content
+from tarry.gateway.http.asking import content, content_bytes
 from tarry.gateway.http.bodies import BodyAs, json_of, made
 from tarry.gateway.http.call import Call
 from tarry.gateway.http.errors import GatewayReason, RequestRefused, fields_of_error
@@ -46,22 +46,22 @@ async def receive(call: Call) -> bytes:
         lease_ms=body.lease_ms,
         start=body.begin,
     )
-    gone = asyncio.ensure_future(call.disconnected())
-    returns, ending = call.gateway.returns, call.gateway.ending.wait()
-    messages = await received(puller, body.messages_max, body.wait_ms, returns, gone, ending)
-    if gone.done() and not gone.cancelled():  # the answer would reach nobody
-        await returns.give_back(puller, messages)
-        messages = []
+    returns, ends = call.gateway.returns, (call.disconnected(), call.gateway.ending.wait())
+    messages = await received(puller, body.messages_max, body.wait_ms, returns, *ends)
 
     def told() -> bytes:
         answered = [_told(message, puller.group, name, body.body_as) for message in messages]
         return json_of(fields.ReceivedMessages(messages=answered))
 
     try:
-        return await made(told, body_bytes(messages))
+        answer = await made(told, content_bytes(messages))
+        reaches_nobody = await call.request.is_disconnected()
     except BaseException:
         await returns.give_back(puller, messages)
         raise
+    if reaches_nobody:
+        await returns.give_back(puller, messages)
+    return answer
 
 
 def _told(message: View, group: str, consumer: str, wanted: BodyAs) -> fields.Received:
@@ -115,7 +115,7 @@ async def events(call: Call) -> StreamingResponse:
         def write() -> bytes:
             return json_of(_told(message, group, name, query.body_as))
 
-        return await made(write, body_bytes([message]))
+        return await made(write, content_bytes([message]))
 
     text = stream.events(told, gateway.ending, last_ms, limits.keep_alive_ms)
     return _Events(text, held)

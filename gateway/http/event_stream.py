@@ -23,8 +23,8 @@ from tarry.gateway.http.errors import fields_of_error
 LAPSE_S: Final = 1.0
 """How long behind the end of a lease the cluster is asked whether it has ended."""
 
-Place = tuple[int, int]
-"""Queue and offset."""
+Place = tuple[int, int, int | None]
+"""Queue, offset, and the incarnation of the cluster that gave it."""
 
 
 class EventStream:
@@ -48,9 +48,9 @@ class EventStream:
             if outcome is AckOutcome.STALE:  # of another incarnation it names what is another message here
                 continue
             if verdict.extend_ms is None:
-                self._leased_until_s.pop((verdict.queue, offset), None)
-            elif (verdict.queue, offset) in self._leased_until_s:
-                self._lease(verdict.queue, offset, verdict.extend_ms)
+                self._leased_until_s.pop((verdict.queue, offset, verdict.incarnation), None)
+            elif (place := (verdict.queue, offset, verdict.incarnation)) in self._leased_until_s:
+                self._lease(place, verdict.extend_ms)
         return outcomes
 
     async def events(
@@ -75,7 +75,8 @@ class EventStream:
                     yield b": still here\n\n"
                     continue
                 message, waiting = waiting.result(), None
-                self._lease(message.queue, message.offset, self.consumer.lease_ms)
+                place = message.queue, message.offset, message.batch.incarnation
+                self._lease(place, self.consumer.lease_ms)
                 yield event("message", await told(message))
             reason = "GATEWAY_ENDING" if until.is_set() else "DURATION_OVER"
             yield event("end", strict_json.serialize({"reason": reason}))
@@ -87,8 +88,8 @@ class EventStream:
             for task in filter(None, (waiting, ended)):
                 task.cancel()
 
-    def _lease(self, queue: int, offset: int, lease_ms: int) -> None:
-        self._leased_until_s[queue, offset] = time.monotonic() + lease_ms / 1_000
+    def _lease(self, place: Place, lease_ms: int) -> None:
+        self._leased_until_s[place] = time.monotonic() + lease_ms / 1_000
 
     def _next_lapse_s(self) -> float:
         if not self._leased_until_s:
@@ -99,21 +100,22 @@ class EventStream:
         """Extend what should be over: what is in hand no more is stale, and uses no credit from then on."""
         now_s = time.monotonic()
         lapsed = [place for place, until_s in self._leased_until_s.items() if until_s + LAPSE_S <= now_s]
-        by_queue: dict[int, list[int]] = {}
-        for queue, offset in lapsed:
-            del self._leased_until_s[queue, offset]
-            by_queue.setdefault(queue, []).append(offset)
-        for queue, offsets in by_queue.items():
-            verdict = Verdict.extending(queue, self.consumer.lease_ms)
-            asked = self.consumer.settle_many(verdict, offsets)
-            asked.add_done_callback(partial(self._asked, queue, offsets))
+        by_queue: dict[tuple[int, int | None], list[Place]] = {}
+        for place in lapsed:
+            del self._leased_until_s[place]
+            queue, _, incarnation = place
+            by_queue.setdefault((queue, incarnation), []).append(place)
+        for (queue, incarnation), places in by_queue.items():
+            verdict = Verdict.extending(queue, self.consumer.lease_ms, incarnation=incarnation)
+            asked = self.consumer.settle_many(verdict, [offset for _, offset, _ in places])
+            asked.add_done_callback(partial(self._asked, places))
 
-    def _asked(self, queue: int, offsets: list[int], done: asyncio.Future[list[AckOutcome]]) -> None:
+    def _asked(self, places: list[Place], done: asyncio.Future[list[AckOutcome]]) -> None:
         if done.cancelled() or done.exception() is not None:
             return
-        for offset, outcome in zip(offsets, done.result(), strict=True):
+        for place, outcome in zip(places, done.result(), strict=True):
             if outcome is AckOutcome.OK:  # extended at another gateway, so still in hand
-                self._lease(queue, offset, self.consumer.lease_ms)
+                self._lease(place, self.consumer.lease_ms)
 
 
 def event(kind: str, data: bytes) -> bytes:

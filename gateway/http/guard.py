@@ -47,8 +47,12 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        begun = False
+
         async def with_headers(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
@@ -60,7 +64,12 @@ class Guard:
         except RequestRefused as refused:
             await answer_of_error(refused)(scope, receive, with_headers)
             return
-        await self._app(scope, receive, with_headers)
+        try:
+            await self._app(scope, receive, with_headers)
+        except Exception:  # a defect, which is answered outside of here
+            if not begun:
+                self._answered(scope, 500)
+            raise
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         host = headers.get("host", "")

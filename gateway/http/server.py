@@ -61,6 +61,7 @@ def uvicorn_config(app: ASGIApp, limits: Limits, certificate: Certificate | None
         http=connection_of(limits),
         ws="none",
         lifespan="on",
+        timeout_keep_alive=math.ceil(limits.head_ms / 1_000) + 1,  # the connection's own bound comes first
         timeout_graceful_shutdown=math.ceil(limits.end_ms / 1_000),
         ssl_certfile=None if certificate is None else certificate.certificate,
         ssl_keyfile=None if certificate is None else certificate.key,

@@ -160,8 +160,11 @@ class Pusher:
                 await message.nack(self._delay_ms(posted))
 
     def _delay_ms(self, posted: Posted) -> int | None:
-        """Return the delay that the receiver asks for, within bounds; None: by the group's back-off."""
-        if posted.retry_after_ms is None or not self.push.retry_after_ms_max:
+        """Return the delay that the receiver asks for, within bounds; None: by the group's back-off.
+
+        None, too, for a delay of nothing, which would use up all attempts at once.
+        """
+        if not posted.retry_after_ms or not self.push.retry_after_ms_max:
             return None
         return min(posted.retry_after_ms, self.push.retry_after_ms_max)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tarry.gateway.settings_file import Table, read
 
@@ -70,7 +70,8 @@ class Limits(Table):
     )
     check_topics_max: Count = Field(
         default=500,
-        description="topics whose producers here are asked how transactions ended, counted for each token; "
+        description="topics whose producers here are asked how transactions ended, counted for each token, "
+        "of which none may take more than half where there are several keys; "
         "no more than the nodes' `limits.check_streams_max` allow all gateways together",
     )
     checks_waiting_max: Annotated[int, Field(ge=1, le=10_000)] = Field(
@@ -80,6 +81,14 @@ class Limits(Table):
         default=8_388_608, description="bytes of the bodies of all questions that wait"
     )
     end_ms: Duration = Field(default=5_000, description="for which calls go on once it is told to end")
+
+    @model_validator(mode="after")
+    def _check(self) -> Limits:
+        pairs = ("invisible_ms_min", "invisible_ms_max"), ("renewed_lease_ms", "renewed_ms_max")
+        for least, most in pairs:
+            if getattr(self, least) > getattr(self, most):
+                raise ValueError(f"{least}: is no more than {most}")
+        return self
 
 
 class Key(Table):
@@ -122,6 +131,16 @@ class Config(Table):
     )
     start: Literal["earliest", "latest"] = Field(default="earliest", description="where a new group begins")
 
+    @field_validator("types")
+    @classmethod
+    def _types(cls, given: dict[str, list[Type]]) -> dict[str, list[Type]]:
+        return {_of_cluster(topic): types for topic, types in given.items()}
+
+    @field_validator("fifo_groups")
+    @classmethod
+    def _fifo_groups(cls, given: list[str]) -> list[str]:
+        return [_of_cluster(group) for group in given]
+
     @model_validator(mode="after")
     def _check(self) -> Config:
         names = [key.access_key for key in self.key]
@@ -132,6 +151,11 @@ class Config(Table):
         if any(not types for types in self.types.values()):
             raise ValueError("types: name one type at least")
         return self
+
+
+def _of_cluster(name: str) -> str:
+    """Return a topic's or group's name, which may be as clients write it, as the cluster has it."""
+    return name.replace("%", ".")
 
 
 DEFAULT: Final = Config()

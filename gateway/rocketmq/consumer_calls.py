@@ -26,12 +26,15 @@ from tarry.gateway.rocketmq.names import group_of, topic_of
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, FilterType
+from tarry.proto.reasons import Reason
 
 Write: TypeAlias = Callable[[service.ReceiveMessageResponse], Awaitable[None]]
 MARGIN_MS: Final = 1_500
 """Of a client's deadline, kept for an answer after the wait: half of the time that a request has."""
 INLINE_BYTES_MAX: Final = 262_144
 """Bytes of bodies whose digests are made within a turn of the event loop."""
+FORWARD_PAUSE_S: Final = 1.0
+"""Before a dead letter is refused: Java's client asks again at once, whatever the answer."""
 FILTER_CHARS_MAX: Final = 65_536
 """Checked within a turn of the event loop; nodes take 1,000 tags, and shorter conditions."""
 
@@ -58,18 +61,15 @@ async def receive(call: Call, request: service.ReceiveMessageRequest, write: Wri
         lease_ms=lease_ms,
         start=call.gateway.config.start,
     )
-    wait_ms, count = _wait_ms(request, call), min(request.batch_size, limits.receive_messages_max)
     await _give_back_the_same_attempt_s(call, request)
+    wait_ms, count = _wait_ms(request, call), min(request.batch_size, limits.receive_messages_max)
     returns, ending = call.gateway.returns, call.gateway.ending
     messages = await received(puller, count, wait_ms, returns, ending.wait()) if count > 0 else []
-    receipts = [
-        Receipt(
-            Holder(view.topic, puller.group, puller.name, view.queue, view.batch.incarnation),
-            view.offset,
-            push=request.auto_renew,
-        )
-        for view in messages
-    ]
+    holders: dict[int, Holder] = {}  # one a queue, for renewals remember them
+    for view in messages:
+        holder = Holder(view.topic, puller.group, puller.name, view.queue, view.batch.incarnation)
+        holders.setdefault(view.queue, holder)
+    receipts = [Receipt(holders[view.queue], view.offset, push=request.auto_renew) for view in messages]
     if request.auto_renew:
         renewals.add(call.caller, request.attempt_id, receipts)
     try:
@@ -222,11 +222,9 @@ async def _acknowledged(
             outcomes = await _settle(call, holder, Verdict(holder.queue), list(places))
         for offset in places:
             call.gateway.renewals.drop(Receipt(holder, offset, push=True))
-        answers = [
-            status() if outcome is AckOutcome.OK else status_of_error(_stale()) for outcome in outcomes
-        ]
+        answers = [status() if outcome is AckOutcome.OK else status_of_error(Stale()) for outcome in outcomes]
     except (TarryError, TimeoutError) as error:
-        answers = [status_of_error(error)] * len(places)
+        answers = [status_of_error(_of_delivery(error))] * len(places)
     return [(at, answer) for listed, answer in zip(places.values(), answers, strict=True) for at in listed]
 
 
@@ -257,18 +255,31 @@ async def change_invisible_duration(
 async def forward_to_dead_letters(
     call: Call, request: service.ForwardMessageToDeadLetterQueueRequest
 ) -> service.ForwardMessageToDeadLetterQueueResponse:
-    """Have a message delivered no more: it is a dead letter, where its group's policy has such a topic."""
-    receipt = _receipt(call, request.receipt_handle, topic_of(request.topic), group_of(request.group))
-    await _settle_one(call, receipt, Verdict.nacking(receipt.holder.queue, None, dead_letter=True))
+    """Have a message delivered no more: it is a dead letter, where its group's policy has such a topic.
+
+    One that is in hand no more is answered with OK: it was forwarded by a call whose answer was lost, or it
+    is delivered again. Java's client would repeat the call for ever, and deliver nothing behind it.
+    """
+    try:
+        receipt = _receipt(call, request.receipt_handle, topic_of(request.topic), group_of(request.group))
+        verdict = Verdict.nacking(receipt.holder.queue, None, dead_letter=True)
+        with contextlib.suppress(Stale):
+            await _settle_one(call, receipt, verdict)
+    except (Refusal, TarryError):
+        await asyncio.sleep(min(FORWARD_PAUSE_S, call.budget_s))
+        raise
     return service.ForwardMessageToDeadLetterQueueResponse(status=status())
 
 
 async def _settle_one(call: Call, receipt: Receipt, verdict: Verdict) -> None:
-    """Give a verdict on a delivery. Raises Refusal where it is in hand no more."""
-    (outcome,) = await _settle(call, receipt.holder, verdict, [receipt.offset])
+    """Give a verdict on a delivery. Raises Stale where it is in hand no more."""
+    try:
+        (outcome,) = await _settle(call, receipt.holder, verdict, [receipt.offset])
+    except TarryError as error:
+        raise _of_delivery(error) from None
     call.gateway.renewals.drop(receipt)
     if outcome is not AckOutcome.OK:
-        raise _stale()
+        raise Stale
 
 
 async def _settle(call: Call, holder: Holder, verdict: Verdict, offsets: list[int]) -> list[AckOutcome]:
@@ -288,6 +299,18 @@ def _receipt(call: Call, handle: str, topic: str, group: str) -> Receipt:
     return receipt
 
 
-def _stale() -> Refusal:
-    text = "receipt handle is expired: its time is over, or the message was settled before"
-    return Refusal(Code.INVALID_RECEIPT_HANDLE, text)
+class Stale(Refusal):
+    """The delivery of a receipt is in hand no more."""
+
+    def __init__(self) -> None:
+        text = "receipt handle is expired: its time is over, or the message was settled before"
+        super().__init__(Code.INVALID_RECEIPT_HANDLE, text)
+
+
+def _of_delivery(error: TarryError | TimeoutError) -> TarryError | TimeoutError | Refusal:
+    """Return what a delivery's error is answered as: one of a deleted topic or group is in hand no more.
+
+    Java's and Go's clients settle again, each second and for ever, whatever has another code.
+    """
+    gone = isinstance(error, TarryError) and error.reason in (Reason.TOPIC_UNKNOWN, Reason.GROUP_UNKNOWN)
+    return Stale() if gone else error

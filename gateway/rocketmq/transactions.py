@@ -24,7 +24,6 @@ async def prepare(
         raise Refusal(Code.BAD_REQUEST, "a transaction has one message: send each by a request of its own")
     (message,), (given,) = messages, request.messages
     after_ms = _check_after_ms(given.system_properties.orphaned_transaction_recovery_duration)
-    call.gateway.checks.sends(call.caller, given.topic)
     with call.gateway.admission.sent.taken(request.ByteSize()):
         async with asyncio.timeout(call.budget_s):
             info = await call.access.client.transactions().prepare(
@@ -40,6 +39,7 @@ async def prepare(
                 properties=message.properties,
                 ordering_key=message.ordering_key,
             )
+    call.gateway.checks.sends(call.caller, given.topic)  # it may, as the cluster has said
     if info.state is not TransactionState.OPEN:  # or its client would do what can end no more
         text = f"the transaction of this message id has ended before: it is {info.state.upper()}"
         raise Refusal(Code.ILLEGAL_MESSAGE_ID, text)

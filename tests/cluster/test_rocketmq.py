@@ -303,7 +303,7 @@ async def test_what_a_push_consumer_in_order_gives_up_is_a_dead_letter_that_it_c
         return code(answer.status)
 
     assert await forwarded() == "OK"
-    assert await forwarded() == "INVALID_RECEIPT_HANDLE"
+    assert await forwarded() == "OK"  # in hand no more: Java's client repeats whatever else is answered
     (following,) = await received(call, "given-up", group="in-order", push=True)
     assert following.body == b"next"
     (letter,) = await received(call, "dlq%in-order%given-up", group="undertaker")

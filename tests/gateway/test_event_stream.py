@@ -31,7 +31,7 @@ async def test_a_handle_of_another_incarnation_leaves_the_message_that_has_its_o
     consumer._unsettled.received(0, [7])
     access: Any = SimpleNamespace(client=client)
     stream = EventStream(consumer, access)
-    stream._lease(0, 7, 1_000)
+    stream._lease((0, 7, 7), 1_000)
     for verdict in (Verdict(0, incarnation=0), Verdict.extending(0, 60_000, incarnation=0)):
         assert await stream.settle(verdict, [7]) == [AckOutcome.STALE]
     assert 0 < stream._next_lapse_s() < 3  # it is still asked about, at its time

@@ -6,6 +6,8 @@ import hashlib
 import hmac
 from email.utils import formatdate
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,8 +15,8 @@ from hypothesis import strategies as st
 
 from tarry.gateway.http.config import Config, load
 from tarry.gateway.push.addresses import is_public
-from tarry.gateway.push.post import Delivery, retry_after_ms
-from tarry.gateway.push.pushes import AGAIN_S_MAX, _pause_s
+from tarry.gateway.push.post import Delivery, Posted, retry_after_ms
+from tarry.gateway.push.pushes import AGAIN_S_MAX, Pusher, _pause_s
 from tarry.gateway.push.settings import Push
 from tarry.gateway.push.signature import AGE_S_MAX, sign, verify
 
@@ -101,6 +103,15 @@ def test_what_is_no_signature_is_not_verified(header: str) -> None:
 )
 def test_retry_after_is_seconds_or_a_date(text: str, expected: int | None) -> None:
     assert retry_after_ms(text, 1_000.0) == expected
+
+
+@pytest.mark.parametrize(("asked_ms", "waits_ms"), [(None, None), (0, None), (500, 500), (90_000, 60_000)])
+def test_a_receiver_that_asks_for_no_delay_gets_the_group_s_back_off(
+    asked_ms: int | None, waits_ms: int | None
+) -> None:
+    """Else all attempts are used up at once."""
+    pusher: Any = SimpleNamespace(push=SimpleNamespace(retry_after_ms_max=60_000))
+    assert Pusher._delay_ms(pusher, Posted(503, "", asked_ms)) == waits_ms
 
 
 def test_a_push_tells_the_times_that_are_known() -> None:

@@ -12,7 +12,7 @@ from tarry.client.settings import Settings
 from tarry.gateway.cluster_access import ClusterAccess
 from tarry.gateway.rocketmq.call import Gateway
 from tarry.gateway.rocketmq.checks import Connected
-from tarry.gateway.rocketmq.config import Config, Limits
+from tarry.gateway.rocketmq.config import Config, Key, Limits
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.routes import Routes
 
@@ -128,6 +128,19 @@ async def test_topics_are_bounded(clients: Clients, caplog: pytest.LogCaptureFix
     assert list(many.topics) == ["t0", "t1", "t2"]
     assert list(clients("2", "t2", "t3").topics) == ["t2"]
     assert "t3 are not asked here about transactions: check_topics_max is 3" in caplog.text
+
+
+async def test_where_there_are_several_keys_no_token_takes_all_topics() -> None:
+    keys = [Key(access_key=name, secret_key="secret", token=name) for name in ("a", "b")]
+    config = Config(limits=Limits(check_topics_max=4), key=keys)
+    gateway = Gateway(NOBODY, config, Routes((), ("127.0.0.1", 1)))
+    with ExitStack() as stack:
+        for name in ("a", "b"):
+            producer = gateway.checks.producer((gateway.accesses._access(name), "1"))
+            connected = stack.enter_context(producer)
+            connected.publishes([definition.Resource(name=topic) for topic in ("t1", "t2", "t3")])
+            assert list(connected.topics) == ["t1", "t2"]
+    await gateway.close()
 
 
 async def test_a_question_has_the_message_as_it_was_sent(clients: Clients) -> None:

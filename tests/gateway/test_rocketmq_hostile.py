@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from tarry.client.aio import AckOutcome
 from tarry.client.consumers.message import Columns, View
+from tarry.client.errors import NotFound, NotPermitted
 from tarry.client.settings import Settings
 from tarry.gateway.handle import Holder
+from tarry.gateway.rocketmq import consumer_calls
 from tarry.gateway.rocketmq import service as methods
 from tarry.gateway.rocketmq.call import Call, Gateway, within
 from tarry.gateway.rocketmq.codes import Refusal
@@ -187,6 +190,55 @@ async def test_an_ack_that_no_node_has_taken_ends_no_renewal(gateway: Gateway) -
     answer = await acknowledge(call, request)
     assert code(answer.status) == "HA_NOT_AVAILABLE"
     assert len(gateway.renewals) == 1
+
+
+@pytest.mark.parametrize("reason", ["", "GROUP_UNKNOWN", "TOPIC_UNKNOWN", "PERMISSION_DENIED"])
+async def test_what_is_in_hand_no_more_ends_a_client_s_repetitions(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    """Java's repeats an ack each second, and a dead letter at once, until an answer tells it to stop."""
+    paused: list[float] = []
+
+    async def settle(*_: Any) -> list[AckOutcome]:
+        if not reason:
+            return [AckOutcome.STALE]
+        raise (NotFound if reason.endswith("UNKNOWN") else NotPermitted)(reason, reason)
+
+    async def sleep(seconds: float) -> None:
+        paused.append(seconds)
+
+    monkeypatch.setattr(consumer_calls, "_settle", settle)
+    monkeypatch.setattr(consumer_calls.asyncio, "sleep", sleep)
+    call, handle = its_call(gateway), gateway.handles.receipt(RECEIPT)
+    names = {"group": definition.Resource(name="g"), "topic": definition.Resource(name="orders")}
+    entry = service.AckMessageEntry(receipt_handle=handle)
+    acked = await acknowledge(call, service.AckMessageRequest(**names, entries=[entry]))
+    refused = reason == "PERMISSION_DENIED"
+    assert code(acked.status) == ("FORBIDDEN" if refused else "INVALID_RECEIPT_HANDLE")
+    letter = service.ForwardMessageToDeadLetterQueueRequest(**names, receipt_handle=handle)
+    if refused:
+        with pytest.raises(NotPermitted):
+            await consumer_calls.forward_to_dead_letters(call, letter)
+    else:
+        assert code((await consumer_calls.forward_to_dead_letters(call, letter)).status) == "OK"
+    assert paused == [1.0] * refused
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"invisible_ms_min": 2_000, "invisible_ms_max": 1_000},
+        {"renewed_lease_ms": 2_000, "renewed_ms_max": 1_000},
+    ],
+)
+def test_limits_that_leave_nothing_are_refused(limits: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="is no more than"):
+        Limits(**limits)
+
+
+def test_names_in_the_file_may_be_as_clients_write_them() -> None:
+    config = Config(types={"dlq%g%t": ["NORMAL"]}, fifo_groups=["a%b"])
+    assert (list(config.types), config.fifo_groups) == (["dlq.g.t"], ["a.b"])
 
 
 async def test_a_renewal_that_no_node_has_taken_is_tried_again_before_the_lease_ends(
