@@ -99,7 +99,8 @@ class Checks:
         self._config, self._handles = config, handles
         self._asked: dict[tuple[str, ClusterAccess], _Asked] = {}
         self._of_client: dict[Caller, Connected] = {}
-        self._told_full = False
+        self._told_full = set[ClusterAccess]()
+        self._several = len({key.token for key in config.key}) > 1
         self._waiting_bytes = 0
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -121,30 +122,29 @@ class Checks:
             connected.publishes([topic])
 
     def join(self, topic: str, connected: Connected) -> bool:
-        """Ask a client about a topic; False: it takes no transactions, or there are too many topics."""
+        """Ask a client about a topic; False: it takes no transactions, or there are too many topics.
+
+        Where there are several tokens, none takes more than half of them.
+        """
         if MessageType.TRANSACTION not in types_of(topic, self._config):
             return False
         key = topic, connected.access
         if key not in self._asked:
-            if not self._has_room(connected.access):
-                if not self._told_full:
-                    text = "producers of %s are not asked here about transactions: check_topics_max is %d"
-                    log.warning(text, topic, self.limits.check_topics_max)
-                self._told_full = True
+            access, most = connected.access, self.limits.check_topics_max
+            own = max(1, most // 2) if self._several else most
+            if len(self._asked) >= most or sum(of is access for _, of in self._asked) >= own:
+                if access not in self._told_full:
+                    text = "producers of %s are not asked here about transactions: check_topics_max is %d%s"
+                    log.warning(text, topic, most, ", of which a token has half" if own < most else "")
+                self._told_full.add(access)
                 return False
-            self._told_full = False
+            self._told_full.discard(access)
             check = partial(self.ask, connected.access)
             self._asked[key] = _Asked(
                 connected.access.client.producer(group=producer_group_of(topic), check=check)
             )
         self._asked[key].connected.append(connected)
         return True
-
-    def _has_room(self, access: ClusterAccess) -> bool:
-        """Return whether a token may have one more topic; where there are several keys, none takes all."""
-        most = self.limits.check_topics_max
-        its = sum(of is access for _, of in self._asked) if len(self._config.key) > 1 else 0
-        return len(self._asked) < most and its < max(1, most // 2)
 
     def leave(self, topic: str, connected: Connected) -> None:
         """Ask a client no more; the last one ends the stream."""

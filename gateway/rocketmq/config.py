@@ -71,7 +71,7 @@ class Limits(Table):
     check_topics_max: Count = Field(
         default=500,
         description="topics whose producers here are asked how transactions ended, counted for each token, "
-        "of which none may take more than half where there are several keys; "
+        "of which none may take more than half where there are several; "
         "no more than the nodes' `limits.check_streams_max` allow all gateways together",
     )
     checks_waiting_max: Annotated[int, Field(ge=1, le=10_000)] = Field(
@@ -84,10 +84,11 @@ class Limits(Table):
 
     @model_validator(mode="after")
     def _check(self) -> Limits:
-        pairs = ("invisible_ms_min", "invisible_ms_max"), ("renewed_lease_ms", "renewed_ms_max")
-        for least, most in pairs:
-            if getattr(self, least) > getattr(self, most):
-                raise ValueError(f"{least}: is no more than {most}")
+        least_ms, most_ms = self.invisible_ms_min, self.invisible_ms_max
+        if least_ms > most_ms:
+            raise ValueError(
+                f"invisible_ms_min ({least_ms}) must be no more than invisible_ms_max ({most_ms})"
+            )
         return self
 
 
@@ -134,7 +135,10 @@ class Config(Table):
     @field_validator("types")
     @classmethod
     def _types(cls, given: dict[str, list[Type]]) -> dict[str, list[Type]]:
-        return {_of_cluster(topic): types for topic, types in given.items()}
+        named = {_of_cluster(topic): types for topic, types in given.items()}
+        if len(named) < len(given):
+            raise ValueError("a topic is named twice, with % and with . in its place")
+        return named
 
     @field_validator("fifo_groups")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from google.protobuf.duration_pb2 import Duration
@@ -33,8 +33,13 @@ MARGIN_MS: Final = 1_500
 """Of a client's deadline, kept for an answer after the wait: half of the time that a request has."""
 INLINE_BYTES_MAX: Final = 262_144
 """Bytes of bodies whose digests are made within a turn of the event loop."""
-FORWARD_PAUSE_S: Final = 1.0
-"""Before a dead letter is refused: Java's client asks again at once, whatever the answer."""
+GONE: Final = (
+    Reason.TOPIC_UNKNOWN,
+    Reason.GROUP_UNKNOWN,
+    Reason.QUEUE_UNKNOWN,
+    Reason.OFFSET_NOT_DELIVERED,
+)
+"""Reasons by which what a receipt names is not there any more, whatever is there by its name now."""
 FILTER_CHARS_MAX: Final = 65_536
 """Checked within a turn of the event loop; nodes take 1,000 tags, and shorter conditions."""
 
@@ -220,11 +225,13 @@ async def _acknowledged(
     try:
         async with gate:
             outcomes = await _settle(call, holder, Verdict(holder.queue), list(places))
-        for offset in places:
-            call.gateway.renewals.drop(Receipt(holder, offset, push=True))
+        _drop(call, holder, places)
         answers = [status() if outcome is AckOutcome.OK else status_of_error(Stale()) for outcome in outcomes]
     except (TarryError, TimeoutError) as error:
-        answers = [status_of_error(_of_delivery(error))] * len(places)
+        told = _of_delivery(error)
+        if isinstance(told, Stale):
+            _drop(call, holder, places)
+        answers = [status_of_error(told)] * len(places)
     return [(at, answer) for listed, answer in zip(places.values(), answers, strict=True) for at in listed]
 
 
@@ -260,14 +267,9 @@ async def forward_to_dead_letters(
     One that is in hand no more is answered with OK: it was forwarded by a call whose answer was lost, or it
     is delivered again. Java's client would repeat the call for ever, and deliver nothing behind it.
     """
-    try:
-        receipt = _receipt(call, request.receipt_handle, topic_of(request.topic), group_of(request.group))
-        verdict = Verdict.nacking(receipt.holder.queue, None, dead_letter=True)
-        with contextlib.suppress(Stale):
-            await _settle_one(call, receipt, verdict)
-    except (Refusal, TarryError):
-        await asyncio.sleep(min(FORWARD_PAUSE_S, call.budget_s))
-        raise
+    receipt = _receipt(call, request.receipt_handle, topic_of(request.topic), group_of(request.group))
+    with contextlib.suppress(Stale):
+        await _settle_one(call, receipt, Verdict.nacking(receipt.holder.queue, None, dead_letter=True))
     return service.ForwardMessageToDeadLetterQueueResponse(status=status())
 
 
@@ -276,10 +278,18 @@ async def _settle_one(call: Call, receipt: Receipt, verdict: Verdict) -> None:
     try:
         (outcome,) = await _settle(call, receipt.holder, verdict, [receipt.offset])
     except TarryError as error:
-        raise _of_delivery(error) from None
+        told = _of_delivery(error)
+        if not isinstance(told, Stale):
+            raise
+        outcome = AckOutcome.STALE
     call.gateway.renewals.drop(receipt)
     if outcome is not AckOutcome.OK:
         raise Stale
+
+
+def _drop(call: Call, holder: Holder, offsets: Iterable[int]) -> None:
+    for offset in offsets:
+        call.gateway.renewals.drop(Receipt(holder, offset, push=True))
 
 
 async def _settle(call: Call, holder: Holder, verdict: Verdict, offsets: list[int]) -> list[AckOutcome]:
@@ -312,5 +322,4 @@ def _of_delivery(error: TarryError | TimeoutError) -> TarryError | TimeoutError 
 
     Java's and Go's clients settle again, each second and for ever, whatever has another code.
     """
-    gone = isinstance(error, TarryError) and error.reason in (Reason.TOPIC_UNKNOWN, Reason.GROUP_UNKNOWN)
-    return Stale() if gone else error
+    return Stale() if isinstance(error, TarryError) and error.reason in GONE else error

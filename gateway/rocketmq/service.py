@@ -5,6 +5,7 @@ Methods that are not in the tables are answered with gRPC's UNIMPLEMENTED, as Ro
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -88,6 +89,10 @@ UNARY: Final[Mapping[str, tuple[Operation, type[Message], type[Message]]]] = {
 """Method -> operation, request, answer. Each answer has a field ``status``."""
 
 
+FORWARD_PAUSE_S: Final = 1.0
+"""Before a dead letter is refused: Java's client asks again at once, whatever the answer, and for ever."""
+
+
 def handlers(gateway: Gateway) -> grpc.GenericRpcHandler[Any, Any]:
     """Return the handlers of all methods.
 
@@ -118,9 +123,12 @@ def _unary(
             with gateway.admission.calls.taken():
                 return await operation(call, await request_of(call, context, request_type, bytes_max))
         except (Refusal, TarryError, TimeoutError) as error:
-            return make(status=status_of_error(error))
+            refused = status_of_error(error)
         except Exception:  # noqa: BLE001 - no defect is to have a status of gRPC, with a text of ours
-            return make(status=_defect(operation.__name__))
+            refused = _defect(operation.__name__)
+        if operation is consumer_calls.forward_to_dead_letters:
+            await asyncio.sleep(FORWARD_PAUSE_S)
+        return make(status=refused)
 
     return grpc.stream_unary_rpc_method_handler(serve, response_serializer=answer_type.SerializeToString)
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 from google.protobuf.duration_pb2 import Duration
 
 from tarry.client.aio import NewMessage, TransactionState
+from tarry.client.errors import Refused
 from tarry.gateway.rocketmq.call import Call
 from tarry.gateway.rocketmq.codes import Refusal, status
 from tarry.gateway.rocketmq.handles import Prepared
 from tarry.gateway.rocketmq.names import producer_group_of, topic_of
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
-from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, TransactionResolution
+from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, Resource, TransactionResolution
 
 
 async def prepare(
@@ -24,7 +26,7 @@ async def prepare(
         raise Refusal(Code.BAD_REQUEST, "a transaction has one message: send each by a request of its own")
     (message,), (given,) = messages, request.messages
     after_ms = _check_after_ms(given.system_properties.orphaned_transaction_recovery_duration)
-    with call.gateway.admission.sent.taken(request.ByteSize()):
+    with call.gateway.admission.sent.taken(request.ByteSize()), _asked(call, given.topic):
         async with asyncio.timeout(call.budget_s):
             info = await call.access.client.transactions().prepare(
                 producer_group_of(message.topic),
@@ -39,7 +41,6 @@ async def prepare(
                 properties=message.properties,
                 ordering_key=message.ordering_key,
             )
-    call.gateway.checks.sends(call.caller, given.topic)  # it may, as the cluster has said
     if info.state is not TransactionState.OPEN:  # or its client would do what can end no more
         text = f"the transaction of this message id has ended before: it is {info.state.upper()}"
         raise Refusal(Code.ILLEGAL_MESSAGE_ID, text)
@@ -49,6 +50,19 @@ async def prepare(
         transaction_id=call.gateway.handles.transaction(Prepared(info.topic, info.name)),
     )
     return service.SendMessageResponse(status=status(), entries=[entry])
+
+
+@contextlib.contextmanager
+def _asked(call: Call, topic: Resource) -> Iterator[None]:
+    """Have the client asked about transactions of a topic, unless the cluster refuses this one."""
+    try:
+        yield
+    except Refused:
+        raise
+    except BaseException:  # it may count all the same
+        call.gateway.checks.sends(call.caller, topic)
+        raise
+    call.gateway.checks.sends(call.caller, topic)
 
 
 def _check_after_ms(duration: Duration) -> int | None:

@@ -211,7 +211,7 @@ class Settlement:
                         return
                     copies = await do(share, partial(work, self._context.machine.wheel.read))
             if not self._has(feed):
-                return  # a move delivers them again
+                return
             if copies is None:
                 gone = offsets < np.uint64(feed.queue.first)
                 self._leave(feed, offsets[gone])
@@ -219,6 +219,8 @@ class Settlement:
                 continue
             whole, commands = copies
             for command in commands:
+                if not self._has(feed):
+                    return
                 await self._context.propose(command)
             done, offsets = offsets[: len(whole)], offsets[len(whole) :]
             self._leave(feed, done[whole])
@@ -226,7 +228,7 @@ class Settlement:
                 self._context.spawn(self._retry_mended(feed, done[~whole], reason, delay_ms, no_more))
 
     def _has(self, feed: Feed) -> bool:
-        """Return whether a feed is still the group's, which was neither moved nor deleted meanwhile."""
+        """Return whether a feed is still the group's: a move makes another, which delivers all again."""
         return feed in self._feeds.values()
 
     def _sized(self, feed: Feed, offsets: Offsets) -> tuple[NDArray[np.void], float] | None:

@@ -10,7 +10,6 @@ machines: the leader's plan says what fires and what is next.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -386,10 +385,13 @@ def _fired_before(state: log_pb.RecurringCheckpoint, fire_ms: int) -> int:
 
     One that was cancelled may have fired again.
     """
-    stands: Counter[int] = Counter()
+    stand = set[int]()
     for one in state.history:
-        stands[one.fire_ms] += (one.outcome == FIRED) - (one.outcome == CANCELLED)
-    return max((each for each, times in stands.items() if times > 0 and each < fire_ms), default=0)
+        if one.outcome == FIRED:
+            stand.add(one.fire_ms)
+        elif one.outcome == CANCELLED:
+            stand.discard(one.fire_ms)
+    return max((each for each in stand if each < fire_ms), default=0)
 
 
 def _note_left_out(state: log_pb.RecurringCheckpoint, fire: log_pb.PlannedFire, now_ms: int) -> None:

@@ -192,53 +192,63 @@ async def test_an_ack_that_no_node_has_taken_ends_no_renewal(gateway: Gateway) -
     assert len(gateway.renewals) == 1
 
 
-@pytest.mark.parametrize("reason", ["", "GROUP_UNKNOWN", "TOPIC_UNKNOWN", "PERMISSION_DENIED"])
+@pytest.mark.parametrize("reason", ["", "GROUP_UNKNOWN", "TOPIC_UNKNOWN", "QUEUE_UNKNOWN"])
 async def test_what_is_in_hand_no_more_ends_a_client_s_repetitions(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     """Java's repeats an ack each second, and a dead letter at once, until an answer tells it to stop."""
-    paused: list[float] = []
 
     async def settle(*_: Any) -> list[AckOutcome]:
         if not reason:
             return [AckOutcome.STALE]
-        raise (NotFound if reason.endswith("UNKNOWN") else NotPermitted)(reason, reason)
-
-    async def sleep(seconds: float) -> None:
-        paused.append(seconds)
+        raise NotFound(reason, reason)
 
     monkeypatch.setattr(consumer_calls, "_settle", settle)
-    monkeypatch.setattr(consumer_calls.asyncio, "sleep", sleep)
     call, handle = its_call(gateway), gateway.handles.receipt(RECEIPT)
+    gateway.renewals.add(call.caller, "", [RECEIPT])
     names = {"group": definition.Resource(name="g"), "topic": definition.Resource(name="orders")}
     entry = service.AckMessageEntry(receipt_handle=handle)
     acked = await acknowledge(call, service.AckMessageRequest(**names, entries=[entry]))
-    refused = reason == "PERMISSION_DENIED"
-    assert code(acked.status) == ("FORBIDDEN" if refused else "INVALID_RECEIPT_HANDLE")
+    assert code(acked.status) == "INVALID_RECEIPT_HANDLE"
+    assert len(gateway.renewals) == 0
     letter = service.ForwardMessageToDeadLetterQueueRequest(**names, receipt_handle=handle)
-    if refused:
-        with pytest.raises(NotPermitted):
-            await consumer_calls.forward_to_dead_letters(call, letter)
-    else:
-        assert code((await consumer_calls.forward_to_dead_letters(call, letter)).status) == "OK"
-    assert paused == [1.0] * refused
+    assert code((await consumer_calls.forward_to_dead_letters(call, letter)).status) == "OK"
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"invisible_ms_min": 2_000, "invisible_ms_max": 1_000},
-        {"renewed_lease_ms": 2_000, "renewed_ms_max": 1_000},
-    ],
-)
-def test_limits_that_leave_nothing_are_refused(limits: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="is no more than"):
-        Limits(**limits)
+async def test_a_dead_letter_is_refused_after_a_pause_in_which_it_has_no_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Java's client asks again at once, and for ever."""
+    paused: list[tuple[float, int]] = []
+    gateway = Gateway(NOBODY, Config(), Routes((), ("127.0.0.1", 8081)))
+
+    async def sleep(seconds: float) -> None:
+        paused.append((seconds, gateway.admission.calls.used))
+
+    async def refused(*_: Any) -> None:
+        raise NotPermitted("PERMISSION_DENIED", "no right")
+
+    monkeypatch.setattr(methods.asyncio, "sleep", sleep)
+    monkeypatch.setattr(methods, "request_of", refused)
+    monkeypatch.setattr(methods, "call_of", lambda *_: None)
+    for name, pauses in ("ForwardMessageToDeadLetterQueue", 1), ("AckMessage", 0):
+        told = methods._unary(gateway, *methods.UNARY[name])
+        assert code((await told.stream_unary(None, None)).status) == "FORBIDDEN"
+        assert paused == [(1.0, 0)] * pauses
+        paused.clear()
+    await gateway.close()
+
+
+def test_limits_that_leave_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"\(2000\) must be no more than"):
+        Limits(invisible_ms_min=2_000, invisible_ms_max=1_000)
 
 
 def test_names_in_the_file_may_be_as_clients_write_them() -> None:
     config = Config(types={"dlq%g%t": ["NORMAL"]}, fifo_groups=["a%b"])
     assert (list(config.types), config.fifo_groups) == (["dlq.g.t"], ["a.b"])
+    with pytest.raises(ValueError, match="named twice"):
+        Config(types={"a%b": ["NORMAL"], "a.b": ["FIFO"]})
 
 
 async def test_a_renewal_that_no_node_has_taken_is_tried_again_before_the_lease_ends(

@@ -314,7 +314,7 @@ def test_of_two_fires_that_are_cancelled_the_one_before_them_is_the_last(fresh: 
 
 
 def test_a_fire_that_was_cancelled_and_has_fired_again_counts_as_one_before() -> None:
-    entries = [(FIRED, 1), (FIRED, 2), (CANCELLED, 2), (FIRED, 2), (FIRED, 3), (CANCELLED, 3), (FIRED, 4)]
+    entries = [(CANCELLED, 2), (FIRED, 1), (FIRED, 2), (FIRED, 3), (CANCELLED, 3), (FIRED, 4)]  # 2: twice
     history = [log_pb.FireCheckpoint(outcome=outcome, fire_ms=fire_ms) for outcome, fire_ms in entries]
     one = log_pb.RecurringCheckpoint(history=history)
     assert [_fired_before(one, fire_ms) for fire_ms in (4, 3, 2, 1)] == [2, 2, 1, 0]
