@@ -31,6 +31,14 @@ def test_what_a_page_points_to_is_there(page: Path) -> None:
     assert [file for file in files if not (ROOT / file).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_tests_that_a_page_names_are_there(page: Path) -> None:
+    """A name may be cut: its beginning counts."""
+    for file, name in re.findall(r"([\w/]*test_\w+\.py)::(test_\w+)", page.read_text()):
+        found = [path for path in (ROOT / "tests").rglob(Path(file).name) if str(path).endswith(file)]
+        assert any(f"def {name}" in path.read_text() for path in found), f"{file}::{name}"
+
+
 @pytest.mark.parametrize("folder", ["client", "console", "node"])
 def test_no_table_has_a_row_twice(folder: str) -> None:
     twice = list[str]()

@@ -9,6 +9,7 @@ from tarry.chaos.faults import clocks
 from tarry.chaos.faults.clocks import HOUR_MS, INEXACT_MS, to_the_next_hour_ms
 from tarry.chaos.run import ALL_BEHIND_MS, Run
 from tarry.chaos.scenario import scenario
+from tarry.chaos.traffic.recurring import Firing
 
 SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
 TOLD_MS = 200
@@ -62,6 +63,21 @@ async def leader_clock_jumps_by_a_day(run: Run) -> None:
     """The leader's clock jumps by + 1 day, the next one's by - 1 day: told, transferred, nothing early."""
     for jump_ms in (DAY, -DAY):
         await _jump(run, jump_ms, leads=True)
+
+
+@scenario(loads=("light",), needs=(clocks.lacking,), prepare=_clocks, tolerance_ms=INEXACT_MS)
+async def recurring_fires_clock_jumps(run: Run) -> None:
+    """Schedules fire each second: the leader's clock jumps by ± 1 s and ± 10 min; each fire comes once."""
+    run.say(f"level {await run.client.operator().finish_upgrade()}")
+    firing = Firing(run.client, run.history.fires)
+    async with firing.going_on():
+        await run.during(3)
+        for jump_ms in (SECOND, -SECOND, 10 * MINUTE, -10 * MINUTE):
+            await _jump(run, jump_ms, leads=True)
+        run.expect(await firing.end(), "not every fire's message came")
+    fires = run.history.fires
+    planned = sum(len(plan.times_ms()) for plan in fires.planned)
+    run.say(f"{planned} fires, {len({one.id for one in fires.messages})} messages")
 
 
 @scenario(needs=(clocks.lacking,), prepare=_clocks, tolerance_ms=INEXACT_MS)

@@ -18,6 +18,7 @@ import pytest
 
 from tarry.client.local.cluster import LocalCluster
 from tarry.client.local.free_ports import free_ports
+from tarry.client.sync import Exponential, connect
 from tarry.gateway.push.signature import HEADER, verify
 from tests.cluster.gateways import gateway_process
 
@@ -185,6 +186,29 @@ def test_what_a_receiver_fails_is_posted_again_by_the_group_s_back_off(
         metrics = http.get("/metrics").text
         assert 'tarry_gateway_push_posts_total{push="fails",outcome="taken"} 1' in metrics
         assert 'tarry_gateway_push_posts_total{push="fails",outcome="failed"} 1' in metrics
+
+
+def test_what_a_receiver_never_takes_is_a_dead_letter_by_the_group_s_policy(
+    shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    with connect(shared_cluster.addresses) as client:
+        client.operator().create_topic("never")
+        client.operator().create_group("never", "push", "earliest")
+        back_off = Exponential(first_ms=300, max_ms=300, factor=1)
+        client.operator().set_group("never", "push", attempts_max=2, back_off=back_off)
+        with (
+            Receiver(lambda number: Answer(500)) as receiver,
+            pushing(shared_cluster, tmp_path, "never", receiver.url) as http,
+        ):
+            schedule(http, "never", body="in vain")
+            first, second = receiver.until(2)
+            assert 0.25 <= second.at_s - first.at_s < 5
+            until(lambda: not left(http, "never"))
+            assert len(receiver.posts) == 2
+        with client.consumer("dlq.push.never", "g", start="earliest") as consumer:
+            letter = next(iter(consumer))
+            assert letter.body == b"in vain"
+            letter.ack()
 
 
 def test_retry_after_puts_the_next_attempt_off_within_its_bound(

@@ -6,13 +6,15 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +40,7 @@ PATIENCE_S = 120
 HOUR_MS = 3_600_000
 ROWS = 5_000
 MOVED = int(os.environ.get("MOVED_ROWS", ROWS))
-"""Rows of each database: `make moving-in` moves a million."""
+"""Rows of each database that are moved: `make moving-in` moves a million."""
 
 
 @pytest.fixture
@@ -53,8 +55,10 @@ def tarry(cluster: LocalCluster, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "tarry.node", *arguments, "-o", "json", "-s", cluster.addresses]
 
 
-def told(cluster: LocalCluster, *arguments: str, code: int = 0) -> dict[str, Any]:
-    done = subprocess.run(tarry(cluster, *arguments), capture_output=True, timeout=PATIENCE_S, check=False)
+def told(cluster: LocalCluster, *arguments: str, code: int = 0, folder: Path | None = None) -> dict[str, Any]:
+    done = subprocess.run(
+        tarry(cluster, *arguments), cwd=folder, capture_output=True, timeout=PATIENCE_S, check=False
+    )
     assert done.returncode == code, done.stderr.decode()
     answer: dict[str, Any] = json.loads(done.stdout or done.stderr)
     return answer
@@ -156,6 +160,10 @@ def test_an_import_that_is_killed_again_and_again_takes_each_row_once(
 BLOCKS = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)
 EARLIER = 100
 """Rows of each database that are due before the time from which tarry delivers."""
+KEPT = range(EARLIER + MOVED)
+"""Rows of Redis."""
+LISTED = range(EARLIER + -(-MOVED * 10 // 9))
+"""Rows of the table, every tenth of which waits no more."""
 
 
 def commands() -> list[str]:
@@ -175,8 +183,8 @@ def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalClu
     begin_s = datetime.fromisoformat(from_text).timestamp() - EARLIER
     with redis_server(tmp_path / "redis") as redis_url, postgresql_server(tmp_path / "pg") as postgres_url:
         with redis.Redis.from_url(redis_url) as client:
-            for first in range(0, MOVED, 10_000):
-                some = range(first, min(MOVED, first + 10_000))
+            for first in KEPT[::10_000]:
+                some = KEPT[first : first + 10_000]
                 client.zadd("schedule", {f"job-{row}": begin_s + row for row in some})
                 client.hset("jobs", mapping={f"job-{row}": f"body-{row}" for row in some})
         with psycopg.connect(postgres_url) as connection:
@@ -184,7 +192,7 @@ def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalClu
                 "CREATE TABLE jobs (id bigserial, queue text, run_at timestamptz, payload jsonb, state text)"
             )
             with connection.cursor().copy("COPY jobs (queue, run_at, payload, state) FROM STDIN") as copy:
-                for row in range(MOVED):
+                for row in LISTED:
                     due = datetime.fromtimestamp(begin_s + row, UTC)
                     state = "waiting" if row % 10 else "done"
                     copy.write_row((f"q{row % 3}", due, f'{{"row": {row}}}', state))
@@ -205,7 +213,8 @@ def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalClu
             assert done.returncode == 0, done.stderr
             outputs.append([json.loads(line) for line in done.stdout.splitlines()])
     (redis_dry, redis_done), (table_dry, table_done) = outputs
-    of_redis, of_jobs = range(EARLIER, MOVED), [row for row in range(EARLIER, MOVED) if row % 10]
+    of_redis, of_jobs = KEPT[EARLIER:], [row for row in LISTED[EARLIER:] if row % 10]
+    assert len(of_redis) == MOVED <= len(of_jobs)
     skipped = EARLIER - EARLIER // 10
     assert (redis_dry["messages"], redis_done["taken"]) == (len(of_redis), len(of_redis))
     assert (redis_dry["skipped"], redis_done["skipped"]) == (EARLIER, EARLIER)
@@ -223,10 +232,17 @@ def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalClu
     }
     jobs = {row["body"]: row for row in rows if row["topic"] != "orders"}
     assert len(orders) + len(jobs) == len(rows) == len(of_redis) + len(of_jobs)
-    assert set(jobs) == {b'{"row": %d}' % row for row in of_jobs}
-    assert jobs[b'{"row": 101}']["properties"] == {"imported_from": "jobs", "imported_id": "102"}
+    found = {
+        body: (row["topic"], row["due_ms"] // 1_000, row["properties"]["imported_id"])
+        for body, row in jobs.items()
+    }
+    expected = {b'{"row": %d}' % row: (f"q{row % 3}", int(begin_s + row), f"{row + 1}") for row in of_jobs}
+    assert found == expected
+    assert {row["properties"]["imported_from"] for row in jobs.values()} == {"jobs"}
 
 
+START_MS = 3_000
+"""For a database to start."""
 AHEAD_MS = 10_000
 """From the beginning to the poller's end."""
 STEP_MS = 20
@@ -256,24 +272,72 @@ class Poller(NamedTuple):
                 time.sleep(0.05)
 
 
-@pytest.mark.parametrize("parted", [True, False], ids=["parted by --from", "not parted"])
-async def test_what_is_moved_in_beside_an_old_poller_leaves_no_gap_and_doubles_what_the_page_says(
-    cluster: LocalCluster, tmp_path: Path, parted: bool
-) -> None:
-    with redis_server(tmp_path / "redis") as url:
-        until_ms = now_ms() + AHEAD_MS
-        first_ms = until_ms - AHEAD_MS // STEP_MS * STEP_MS
-        due_ms = {f"job-{at_ms}": at_ms for at_ms in range(first_ms, until_ms + 2_000, STEP_MS)}
+class TablePoller(NamedTuple):
+    """As Poller, of a table."""
+
+    url: str
+    until_ms: int
+    taken: dict[str, int]
+
+    def run(self) -> None:
+        """Take until then."""
+        query = "DELETE FROM jobs WHERE run_at <= to_timestamp(%s / 1000.0) RETURNING id"
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            at_ms = 0
+            while at_ms < self.until_ms:
+                at_ms = now_ms()
+                for (row,) in connection.execute(query, (min(at_ms, self.until_ms - 1),)).fetchall():
+                    self.taken[row] = now_ms()
+                time.sleep(0.05)
+
+
+class Old(NamedTuple):
+    """An old system: its poller, and the arguments of an import from it."""
+
+    poller: Poller | TablePoller
+    arguments: list[str]
+
+
+@contextmanager
+def old_sorted_set(folder: Path, due_ms: Mapping[str, int], until_ms: int) -> Iterator[Old]:
+    with redis_server(folder / "redis") as url:
         with redis.Redis.from_url(url) as client:
             client.hset("jobs", mapping={member: f"body of {member}" for member in due_ms})
             client.zadd("schedule", {member: at_ms / 1_000 for member, at_ms in due_ms.items()})
         poller = Poller(url, "schedule", until_ms, {})
+        yield Old(poller, [url, "--zset", "schedule", "--hash", "jobs", "--topic", "t"])
+
+
+@contextmanager
+def old_table(folder: Path, due_ms: Mapping[str, int], until_ms: int) -> Iterator[Old]:
+    with postgresql_server(folder / "pg") as url:
+        with psycopg.connect(url) as connection:
+            connection.execute("CREATE TABLE jobs (id text PRIMARY KEY, run_at timestamptz, body text)")
+            with connection.cursor().copy("COPY jobs (id, run_at, body) FROM STDIN") as copy:
+                for member, at_ms in due_ms.items():
+                    copy.write_row((member, datetime.fromtimestamp(at_ms / 1_000, UTC), f"body of {member}"))
+        columns = ["--column", "due=run_at", "--topic", "t"]
+        yield Old(TablePoller(url, until_ms, {}), [url, "--table", "jobs", *columns])
+
+
+@pytest.mark.parametrize("parted", [True, False], ids=["parted by --from", "not parted"])
+@pytest.mark.parametrize("system", [old_sorted_set, old_table], ids=["Redis", "PostgreSQL"])
+async def test_what_is_moved_in_beside_an_old_poller_leaves_no_gap_and_doubles_what_the_page_says(
+    cluster: LocalCluster,
+    tmp_path: Path,
+    system: Callable[[Path, Mapping[str, int], int], AbstractContextManager[Old]],
+    parted: bool,
+) -> None:
+    until_ms = now_ms() + START_MS + AHEAD_MS
+    first_ms = until_ms - AHEAD_MS // STEP_MS * STEP_MS
+    due_ms = {f"job-{at_ms}": at_ms for at_ms in range(first_ms, until_ms + 2_000, STEP_MS)}
+    with system(tmp_path, due_ms, until_ms) as (poller, arguments):
         polling = asyncio.create_task(asyncio.to_thread(poller.run))
         options = ["--from", str(until_ms)] if parted else []
         began_ms = now_ms()
         done = await asyncio.to_thread(
-            told, cluster, "import", url, "--zset", "schedule", "--hash", "jobs", "--topic", "t",
-            "--mark", "redis", "--progress", str(tmp_path / "progress"), *options,
+            told, cluster, "import", *arguments, "--mark", "old", "--progress", str(tmp_path / "progress"),
+            *options,
         )  # fmt: skip
         await polling
     delivered = await first_delivered(cluster, done["taken"])
@@ -296,7 +360,7 @@ async def first_delivered(cluster: LocalCluster, count: int) -> Counter[str]:
         client.consumer("t", group="g", start="earliest") as consumer,
     ):
         async for message in consumer:
-            assert message.properties["imported_from"] == "redis"
+            assert message.properties["imported_from"] == "old"
             delivered[message.properties["imported_id"]] += 1
             await message.ack()
             if delivered.total() == count:
@@ -321,6 +385,41 @@ def test_databases_that_are_not_as_described_say_so(cluster: LocalCluster, tmp_p
             query = f"SELECT now() AS due, 'x' AS body, {tags} AS tags"
             done = told(cluster, "import", postgres_url, "--query", query, "--topic", "t", "--dry-run")
             assert done["messages"] == 1
+
+
+def test_an_export_is_imported_by_another_cluster_as_the_page_says(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    (block,) = (block for block in BLOCKS if block.startswith("tarry export"))
+    export, import_ = (shlex.split(line)[1:] for line in block.splitlines())
+    due_ms = now_ms() + HOUR_MS
+    with connect_blocking(cluster.addresses) as client:
+        client.producer().schedule_batch("t", [b"%d" % row for row in range(100)], due_ms=due_ms)
+    assert told(cluster, *export, folder=tmp_path)["messages"] == 100
+    with Disposable(1, tmp_path / "other") as other:
+        other.start()
+        other.wait_until_serving()
+        assert told(other, *import_, folder=tmp_path)["taken"] == 100
+        rows = exported(other, tmp_path / "after.parquet")
+    assert {(row["topic"], row["due_ms"], row["body"]) for row in rows} == {
+        ("t", due_ms, b"%d" % row) for row in range(100)
+    }
+
+
+def test_a_foreign_csv_names_the_topic_of_each_row(cluster: LocalCluster, tmp_path: Path) -> None:
+    path, due = tmp_path / "jobs.csv", datetime.fromtimestamp(now_ms() // 1_000 + 3_600, UTC)
+    rows = [f"t{row % 2},{(due + timedelta(seconds=row)).isoformat()},body {row}" for row in range(20)]
+    path.write_text("\n".join(["topic,due,body", *rows, "t0,soon,nothing"]) + "\n")
+    command = "import", str(path), "--progress", str(tmp_path / "progress")
+    dry = told(cluster, *command, "--dry-run")
+    assert (dry["messages"], dry["refused"], dry["topics"]) == (20, 1, {"t0": 10, "t1": 10})
+    done = told(cluster, *command)
+    assert (done["taken"], done["refused"]) == (20, 1)
+    found = {
+        (row["topic"], row["due_ms"], row["body"]) for row in exported(cluster, tmp_path / "after.parquet")
+    }
+    first_ms = int(due.timestamp()) * 1_000
+    assert found == {(f"t{row % 2}", first_ms + 1_000 * row, b"body %d" % row) for row in range(20)}
 
 
 def test_the_blocking_client_exports_and_imports(cluster: LocalCluster, tmp_path: Path) -> None:

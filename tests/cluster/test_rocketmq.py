@@ -25,7 +25,11 @@ from tests.gateway.rocketmq_calls import HEADERS, Calls, code, gateway_calls, me
 pytestmark = pytest.mark.beside
 
 HOUR_MS = 3_600_000
-CONFIG = Config(limits=Limits(invisible_ms_min=200, renewed_lease_ms=2_000), fifo_groups=["in-order"])
+CONFIG = Config(
+    limits=Limits(invisible_ms_min=200, renewed_lease_ms=2_000),
+    fifo_groups=["in-order"],
+    secrets=["that two gateways share"],
+)
 
 
 def settings(cluster: LocalCluster) -> Settings:

@@ -16,7 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tarry.node.beside import command, environment, keep
-from tarry.node.config import NodeConfig
+from tarry.node.config import NodeConfig, Tls
 
 CALLER = """
 import json, os, socket, sys
@@ -59,6 +59,16 @@ def test_the_gateway_is_asked_for_by_its_own_command_line(tmp_path: Path) -> Non
         "TARRY_TOKEN": "operator's",
     }
     assert "operator's" not in repr(made)
+
+
+def test_a_node_with_tls_has_its_gateway_serve_with_the_node_s_certificate(tmp_path: Path) -> None:
+    certificate, key, authority = (tmp_path / name for name in ("certificate", "key", "authority"))
+    asked = {"rocketmq": "0.0.0.0:8081"}
+    tls = Tls.model_construct(certificate=certificate, key=key, authority=authority)
+    made = config(tmp_path, gateway=asked).model_copy(update={"tls": tls})
+    assert command(made)[-4:] == ["--certificate", str(certificate), "--key", str(key)]
+    assert environment(made, {})["TARRY_TLS_CA"] == str(authority)
+    assert environment(made, {})["TARRY_TLS_CERTIFICATE"] == str(certificate)
 
 
 class Kept(NamedTuple):
