@@ -94,6 +94,34 @@ async def test_fires_come_each_second_at_their_times_and_the_history_tells_their
         await recurring.get("each-second")
 
 
+async def test_fires_with_jitter_come_once_each_later_by_no_more_than_that(client: Client) -> None:
+    recurring, topic, jitter_ms = client.recurring(), "jittered", 900
+    await client.operator().create_topic(topic)
+    await client.operator().create_group(topic, "g")
+    start_ms = time.time_ns() // 1_000_000 + 1_000
+    await recurring.put(
+        "jittered", topic, b"tick", timing=Interval(1_000), start_ms=start_ms, jitter_ms=jitter_ms
+    )
+    came: dict[str, int] = {}
+    async with asyncio.timeout(30), client.consumer(topic, "g") as consumer:
+        async for message in consumer:
+            assert message.id not in came
+            came[message.id] = message.due_ms
+            message.ack_soon()
+            if len(came) == 6:
+                break
+    later = []
+    for fire in await recurring.history("jittered"):
+        if fire.id in came:
+            assert (fire.fire_ms - start_ms) % 1_000 == 0
+            assert fire.due_ms == came[fire.id]
+            later.append(fire.due_ms - fire.fire_ms)
+    await recurring.delete("jittered")
+    assert len(later) == 6
+    assert all(0 <= each <= jitter_ms for each in later)
+    assert len(set(later)) > 1
+
+
 async def test_a_put_may_be_repeated_and_a_change_may_ask_for_a_revision(client: Client) -> None:
     recurring = client.recurring()
     first = await recurring.put("kept", "reports", b"a", timing=DAILY, if_revision=0, paused=True)

@@ -233,6 +233,17 @@ async def test_a_handle_is_good_at_any_gateway_until_its_message_is_settled(
     assert await call.ack("handles", second, group="h") == ["INVALID_RECEIPT_HANDLE"]
 
 
+async def test_what_is_invisible_no_more_is_neither_acknowledged_nor_kept(call: Calls) -> None:
+    await sent(call, message("expires"))
+    (got,) = await received(call, "expires", invisible_ms=300)
+    await asyncio.sleep(1)
+    assert await call.ack("expires", got) == ["INVALID_RECEIPT_HANDLE"]
+    assert code((await call.change("expires", got, 3_000)).status) == "INVALID_RECEIPT_HANDLE"
+    (again,) = await received(call, "expires", wait_ms=8_000)
+    assert again.system_properties.message_id == got.system_properties.message_id
+    assert await call.ack("expires", again) == ["OK"]
+
+
 async def test_a_simple_consumer_keeps_a_message_for_longer_and_what_it_leaves_comes_again(
     call: Calls, other: Calls
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tarry.client.local.cluster import LocalCluster
 from tarry.client.settings import Settings, parse_servers
 from tarry.gateway.rocketmq.config import Config
+from tarry.gateway.rocketmq.handles import Handles, Recall
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tests.cluster.test_upgrade import level
@@ -260,6 +261,12 @@ RECORDED: Final[Mapping[str, Row]] = {
     "Recall other topic": Row(recalls("other"), CONFLICT, "BAD_REQUEST", "recall with a handle of another"),
     "Recall empty": Row(recalls(handle=""), INTERNAL, "BAD_REQUEST", "a recall handle that is none"),
     "Recall garbage": Row(recalls(handle="x"), INTERNAL, "BAD_REQUEST", "a recall handle that is none"),
+    "Recall never-sent message id": Row(
+        recalls(handle=Handles([]).recall(Recall(DELAY, "0000000f70h0000000n", "01AA"))),
+        "OK",
+        "MESSAGE_NOT_FOUND",
+        "recall of a message that was never sent",
+    ),
     "EndTransaction empty id": Row(ends(COMMIT, transaction_id=""), "INVALID_TRANSACTION_ID"),
     "EndTransaction unknown id": Row(
         ends(COMMIT, transaction_id="x"), INTERNAL, "INVALID_TRANSACTION_ID", "a transaction id that is none"
@@ -313,6 +320,7 @@ RECORDED: Final[Mapping[str, Row]] = {
         unserved("SyncLiteSubscription"), "ILLEGAL_TOPIC", "gRPC UNIMPLEMENTED", "a subscription to lite"
     ),
     "NotifyClientTermination": Row(asks("NotifyClientTermination", group=Resource(name="g")), "OK"),
+    "Receive after termination": Row(receives(), INTERNAL, "MESSAGE_NOT_FOUND", "heartbeat or receive"),
 }
 
 

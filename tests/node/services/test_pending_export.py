@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from tarry.node.services import pending_export
 from tarry.node.services.backup import CATCH_UP_ENTRIES_MAX
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto import tarry_producer_pb2 as producer_pb
 from tarry.proto import tarry_transaction_pb2 as transaction_pb
-from tarry.proto.message_id import MessageId
+from tarry.proto.message_id import MessageId, format_ids
 from tarry.proto.record_times import STORED_BYTES, TIMES
+from tarry.proto.tarry_message_pb2 import Record
 from tarry.replication.loop_holds import Holds
 from tests.node.lone_leader import RECORD, Leader, leader, until
 from tests.simulation.edge import Context, StreamEnded
@@ -88,6 +91,89 @@ async def test_it_is_of_one_entry_whole_whatever_comes_meanwhile(
         assert lead.machine.snapshots == 0
         told, rows, end = await all_of(export(lead))
         assert (told.pending, len(rows), list(told.topics)) == (50, 50, ["a", "c"])
+
+
+class Model:
+    """What is pending at a node: the topic, the due time and the body of each id."""
+
+    def __init__(self, lead: Leader, seed: int) -> None:
+        self.pending: dict[str, tuple[str, int, bytes]] = {}
+        self._lead, self._rng = lead, random.Random(seed)
+        self._number = 0
+
+    async def change(self) -> None:
+        """Schedule some, or cancel, reschedule, update or release one."""
+        rng = self._rng
+        works = (self._schedule, self._schedule, self._cancel, self._reschedule, self._update, self._release)
+        work = rng.choice(works) if self.pending else self._schedule
+        await work(rng.choice(list(self.pending)) if self.pending else "")
+
+    async def _schedule(self, _: str) -> None:
+        now_ms, topics, count = self._lead.node.time.now_ms(), ["a", "b"], self._rng.randint(2, 20)
+        due_ms = now_ms + HOUR_MS + np.array([self._rng.randrange(50 * HOUR_MS) for _ in range(count)])
+        answer = await self._lead.schedule(count, due_ms, topics)
+        for name, due, topic in expected(answer, topics):
+            self.pending[name] = topic, due, b""
+
+    async def _cancel(self, name: str) -> None:
+        request = producer_pb.CancelRequest(ids=[name])
+        assert isinstance(await self._lead.edge.cancel(request.SerializeToString()), bytes)
+        del self.pending[name]
+
+    async def _reschedule(self, name: str) -> None:
+        due_ms = self._lead.node.time.now_ms() + HOUR_MS + self._rng.randrange(50 * HOUR_MS)
+        request = producer_pb.RescheduleRequest(ids=[name], due_ms=[due_ms])
+        assert isinstance(await self._lead.edge.reschedule(request.SerializeToString()), bytes)
+        topic, _, body = self.pending[name]
+        self.pending[name] = topic, due_ms, body
+
+    async def _update(self, name: str) -> None:
+        self._number += 1
+        body = b"%d" % self._number
+        request = producer_pb.UpdateRequest(id=name, body=body)
+        assert isinstance(await self._lead.edge.update(request.SerializeToString()), bytes)
+        topic, due_ms, _ = self.pending[name]
+        self.pending[name] = topic, due_ms, body
+
+    async def _release(self, name: str) -> None:
+        request = producer_pb.RescheduleRequest(ids=[name], due_ms=[self._lead.node.time.now_ms() - 1])
+        before = self._lead.machine.wheel.pending
+        assert isinstance(await self._lead.edge.reschedule(request.SerializeToString()), bytes)
+        del self.pending[name]
+        await until(lambda: self._lead.machine.wheel.pending < before)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_it_equals_the_model_as_of_its_entry_whatever_is_changed_between_its_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(pending_export, "PART_BYTES", 5 * (len(RECORD) + STORED_BYTES))
+    async with leader(tmp_path, Holds()) as lead:
+        await until(lambda: lead.machine.level == 2)
+        model = Model(lead, seed)
+        for _ in range(4):
+            for _ in range(12):
+                await model.change()
+            wanted, applied = dict(model.pending), lead.machine.applied_index
+            found, head = {}, pb.PendingHead()
+            async for raw in export(lead):
+                part = pb.ExportPendingResponse.FromString(raw)
+                if part.HasField("head"):
+                    head = part.head
+                columns = part.messages
+                ids = format_ids(
+                    0, np.array(columns.hour, np.uint32), np.array(columns.global_index, np.uint32)
+                )
+                for row, name in enumerate(ids):
+                    body = Record.FromString(columns.records[row]).body
+                    found[name] = head.topics[columns.topic[row]], columns.due_ms[row], body
+                await model.change()
+            assert head.index >= applied
+            assert {name: (topic, due_ms) for name, (topic, due_ms, _) in found.items()} == {
+                name: (topic, due_ms) for name, (topic, due_ms, _) in wanted.items()
+            }
+            for name, (_, _, body) in wanted.items():
+                assert not body or found[name][2] == body
 
 
 async def test_half_messages_are_left_out_and_counted_by_their_topics(tmp_path: Path) -> None:
