@@ -9,12 +9,15 @@ from tarry.chaos.faults import clocks
 from tarry.chaos.faults.clocks import HOUR_MS, INEXACT_MS, to_the_next_hour_ms
 from tarry.chaos.run import ALL_BEHIND_MS, Run
 from tarry.chaos.scenario import scenario
-from tarry.chaos.traffic.recurring import Firing
+from tarry.chaos.traffic.recurring import STEADY, Firing, Kind
+from tarry.client.aio import Interval, Missed, Overlap
 
 SECOND, MINUTE, DAY = 1_000, 60_000, 86_400_000
 TOLD_MS = 200
 """Greatest error of the offset that operators are told."""
 MOVES_S = 30
+LATE_MS = 10_000
+"""Of a fire while a clock is wrong: until leadership has moved."""
 
 
 def _clocks(run: Run) -> None:
@@ -69,15 +72,24 @@ async def leader_clock_jumps_by_a_day(run: Run) -> None:
 async def recurring_fires_clock_jumps(run: Run) -> None:
     """Schedules fire each second: the leader's clock jumps by ± 1 s and ± 10 min; each fire comes once."""
     run.say(f"level {await run.client.operator().finish_upgrade()}")
-    firing = Firing(run.client, run.history.fires)
+    kinds = {**STEADY, "last": Kind(Interval(SECOND), SECOND, missed=Missed.LAST)}
+    firing = Firing(run.client, run.history.fires, kinds)
     async with firing.going_on():
         await run.during(3)
         for jump_ms in (SECOND, -SECOND, 10 * MINUTE, -10 * MINUTE):
             await _jump(run, jump_ms, leads=True)
         run.expect(await firing.end(), "not every fire's message came")
     fires = run.history.fires
+    (last,) = (plan for plan in fires.planned if plan.schedule == "last")
+    run.expect(not last.missed, f"{last.missed} fires were missed, though none was a minute late")
+    at_ms = {
+        one.id: one.fire_ms for one in fires.seen if one.id and kinds[one.schedule].overlap is Overlap.ALLOW
+    }
+    late_ms = max(one.received_ms - at_ms.get(one.id, one.received_ms) for one in fires.messages)
+    run.expect(late_ms < LATE_MS, f"a fire's message came {late_ms} ms late", timed=True)
     planned = sum(len(plan.times_ms()) for plan in fires.planned)
-    run.say(f"{planned} fires, {len({one.id for one in fires.messages})} messages")
+    came = len({one.id for one in fires.messages})
+    run.say(f"{planned} fires, {came} messages, the last {late_ms} ms late")
 
 
 @scenario(needs=(clocks.lacking,), prepare=_clocks, tolerance_ms=INEXACT_MS)

@@ -54,7 +54,7 @@ async def receive(call: Call, request: service.ReceiveMessageRequest, write: Wri
     tags, condition = _filter_of(request.filter_expression)
     if request.auto_renew:
         renewals.check_room()
-        lease_ms = limits.renewed_lease_ms
+        lease_ms = min(limits.renewed_lease_ms, limits.renewed_ms_max)
     else:
         lease_ms = _invisible_ms(request.invisible_duration, call)
     puller = call.access.client.puller(

@@ -6,6 +6,7 @@ Methods that are not in the tables are answered with gRPC's UNIMPLEMENTED, as Ro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
@@ -118,6 +119,7 @@ def _unary(
     bytes_max = None if operation is producer_calls.send else BYTES_MAX
 
     async def serve(_: object, context: Context) -> Message:
+        call = None
         try:
             call = call_of(context, gateway)
             with gateway.admission.calls.taken():
@@ -126,8 +128,9 @@ def _unary(
             refused = status_of_error(error)
         except Exception:  # noqa: BLE001 - no defect is to have a status of gRPC, with a text of ours
             refused = _defect(operation.__name__)
-        if operation is consumer_calls.forward_to_dead_letters:
-            await asyncio.sleep(FORWARD_PAUSE_S)
+        if call is not None and operation is consumer_calls.forward_to_dead_letters:
+            with contextlib.suppress(Refusal), gateway.admission.pauses.taken():
+                await asyncio.sleep(min(FORWARD_PAUSE_S, call.budget_s))
         return make(status=refused)
 
     return grpc.stream_unary_rpc_method_handler(serve, response_serializer=answer_type.SerializeToString)

@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(bool(lacking()), reason=lacking()),
 ]
 
-BEGINS_MS = 12_000
+BEGINS_MS = 15_000
 """Before the fire that may come the cluster is started."""
 ENDS_MS = 3_000
 """Behind it no other is waited for."""

@@ -202,7 +202,7 @@ def test_what_a_receiver_never_takes_is_a_dead_letter_by_the_group_s_policy(
         ):
             schedule(http, "never", body="in vain")
             first, second = receiver.until(2)
-            assert 0.25 <= second.at_s - first.at_s < 5
+            assert second.at_s - first.at_s >= 0.25
             until(lambda: not left(http, "never"))
             assert len(receiver.posts) == 2
         with client.consumer("dlq.push.never", "g", start="earliest") as consumer:

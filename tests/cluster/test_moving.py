@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -241,8 +241,6 @@ def test_the_page_moves_schedules_in_from_redis_and_postgresql(cluster: LocalClu
     assert {row["properties"]["imported_from"] for row in jobs.values()} == {"jobs"}
 
 
-START_MS = 3_000
-"""For a database to start."""
 AHEAD_MS = 10_000
 """From the beginning to the poller's end."""
 STEP_MS = 20
@@ -292,32 +290,49 @@ class TablePoller(NamedTuple):
 
 
 class Old(NamedTuple):
-    """An old system: its poller, and the arguments of an import from it."""
+    """An old system, its poller, and the arguments of an import from it."""
 
+    times: Times
     poller: Poller | TablePoller
     arguments: list[str]
 
 
+class Times(NamedTuple):
+    """When the poller ends, and what the old system has: due times, before and behind that."""
+
+    until_ms: int
+    due_ms: dict[str, int]
+
+
+def times() -> Times:
+    """Return times that begin now."""
+    until_ms = now_ms() + AHEAD_MS
+    first_ms = until_ms - AHEAD_MS // STEP_MS * STEP_MS
+    return Times(until_ms, {f"job-{at_ms}": at_ms for at_ms in range(first_ms, until_ms + 2_000, STEP_MS)})
+
+
 @contextmanager
-def old_sorted_set(folder: Path, due_ms: Mapping[str, int], until_ms: int) -> Iterator[Old]:
+def old_sorted_set(folder: Path) -> Iterator[Old]:
     with redis_server(folder / "redis") as url:
+        until_ms, due_ms = given = times()
         with redis.Redis.from_url(url) as client:
             client.hset("jobs", mapping={member: f"body of {member}" for member in due_ms})
             client.zadd("schedule", {member: at_ms / 1_000 for member, at_ms in due_ms.items()})
         poller = Poller(url, "schedule", until_ms, {})
-        yield Old(poller, [url, "--zset", "schedule", "--hash", "jobs", "--topic", "t"])
+        yield Old(given, poller, [url, "--zset", "schedule", "--hash", "jobs", "--topic", "t"])
 
 
 @contextmanager
-def old_table(folder: Path, due_ms: Mapping[str, int], until_ms: int) -> Iterator[Old]:
+def old_table(folder: Path) -> Iterator[Old]:
     with postgresql_server(folder / "pg") as url:
+        until_ms, due_ms = given = times()
         with psycopg.connect(url) as connection:
             connection.execute("CREATE TABLE jobs (id text PRIMARY KEY, run_at timestamptz, body text)")
             with connection.cursor().copy("COPY jobs (id, run_at, body) FROM STDIN") as copy:
                 for member, at_ms in due_ms.items():
                     copy.write_row((member, datetime.fromtimestamp(at_ms / 1_000, UTC), f"body of {member}"))
         columns = ["--column", "due=run_at", "--topic", "t"]
-        yield Old(TablePoller(url, until_ms, {}), [url, "--table", "jobs", *columns])
+        yield Old(given, TablePoller(url, until_ms, {}), [url, "--table", "jobs", *columns])
 
 
 @pytest.mark.parametrize("parted", [True, False], ids=["parted by --from", "not parted"])
@@ -325,13 +340,10 @@ def old_table(folder: Path, due_ms: Mapping[str, int], until_ms: int) -> Iterato
 async def test_what_is_moved_in_beside_an_old_poller_leaves_no_gap_and_doubles_what_the_page_says(
     cluster: LocalCluster,
     tmp_path: Path,
-    system: Callable[[Path, Mapping[str, int], int], AbstractContextManager[Old]],
+    system: Callable[[Path], AbstractContextManager[Old]],
     parted: bool,
 ) -> None:
-    until_ms = now_ms() + START_MS + AHEAD_MS
-    first_ms = until_ms - AHEAD_MS // STEP_MS * STEP_MS
-    due_ms = {f"job-{at_ms}": at_ms for at_ms in range(first_ms, until_ms + 2_000, STEP_MS)}
-    with system(tmp_path, due_ms, until_ms) as (poller, arguments):
+    with system(tmp_path) as ((until_ms, due_ms), poller, arguments):
         polling = asyncio.create_task(asyncio.to_thread(poller.run))
         options = ["--from", str(until_ms)] if parted else []
         began_ms = now_ms()
@@ -411,9 +423,9 @@ def test_a_foreign_csv_names_the_topic_of_each_row(cluster: LocalCluster, tmp_pa
     rows = [f"t{row % 2},{(due + timedelta(seconds=row)).isoformat()},body {row}" for row in range(20)]
     path.write_text("\n".join(["topic,due,body", *rows, "t0,soon,nothing"]) + "\n")
     command = "import", str(path), "--progress", str(tmp_path / "progress")
-    dry = told(cluster, *command, "--dry-run")
+    dry = told(cluster, *command, "--dry-run", code=1)  # for a row is refused
     assert (dry["messages"], dry["refused"], dry["topics"]) == (20, 1, {"t0": 10, "t1": 10})
-    done = told(cluster, *command)
+    done = told(cluster, *command, code=1)
     assert (done["taken"], done["refused"]) == (20, 1)
     found = {
         (row["topic"], row["due_ms"], row["body"]) for row in exported(cluster, tmp_path / "after.parquet")

@@ -19,6 +19,7 @@ from tarry.client.settings import Settings
 from tarry.gateway.handle import Holder
 from tarry.gateway.rocketmq import consumer_calls
 from tarry.gateway.rocketmq import service as methods
+from tarry.gateway.rocketmq.admission import PAUSES_MAX
 from tarry.gateway.rocketmq.call import Call, Gateway, within
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Config, Key, Limits
@@ -230,12 +231,18 @@ async def test_a_dead_letter_is_refused_after_a_pause_in_which_it_has_no_place(
 
     monkeypatch.setattr(methods.asyncio, "sleep", sleep)
     monkeypatch.setattr(methods, "request_of", refused)
-    monkeypatch.setattr(methods, "call_of", lambda *_: None)
+    monkeypatch.setattr(methods, "call_of", lambda *_: its_call(gateway))
     for name, pauses in ("ForwardMessageToDeadLetterQueue", 1), ("AckMessage", 0):
         told = methods._unary(gateway, *methods.UNARY[name])
         assert code((await told.stream_unary(None, None)).status) == "FORBIDDEN"
         assert paused == [(1.0, 0)] * pauses
         paused.clear()
+    with gateway.admission.pauses.taken(
+        PAUSES_MAX
+    ):  # whoever calls again and again leaves gRPC its own places
+        told = methods._unary(gateway, *methods.UNARY["ForwardMessageToDeadLetterQueue"])
+        assert code((await told.stream_unary(None, None)).status) == "FORBIDDEN"
+        assert paused == []
     await gateway.close()
 
 
