@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,34 @@ async def test_processes_that_are_killed_lose_nothing(cluster: LocalCluster, tmp
         await agree(client, set(cluster.nodes))
         assert (await client.operator().status()).pending == before + len(ids)
     assert not any(POWERLESS in node.log.read_text() for node in cluster.nodes.values())
+
+
+async def test_a_request_may_ask_for_more_than_the_cluster_s_durability(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Flushes come each 10 s here, but for what is to be answered once a majority has flushed it."""
+    await go_async(cluster, tmp_path)
+
+    async def flushed(client: Client) -> int:
+        told = (await client.operator().status_of_all()).values()
+        return sum(getattr(answer, "unflushed", None) == 0 for answer in told)
+
+    async with connect(cluster.addresses) as client:
+        await write(client)
+        await client.producer().schedule("sync", b"x", delay_ms=3_600_000, durability="sync")
+        assert await flushed(client) >= 2
+        await write(client)
+        batch = await client.producer().schedule_batch("sync", [b"x"], delay_ms=3_600_000, durability="sync")
+        assert len(batch.ids) == 1
+        assert await flushed(client) >= 2
+        await write(client)
+        command = [sys.executable, "-m", "tarry.node", "schedule", "sync", "x", "--delay", "1h"]
+        command += ["--durability", "sync", "-s", cluster.addresses]
+        done = await asyncio.to_thread(
+            subprocess.run, command, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        assert await flushed(client) >= 2
 
 
 async def test_a_node_whose_machine_lost_its_power_comes_back_as_a_newcomer(

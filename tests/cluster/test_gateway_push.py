@@ -192,6 +192,7 @@ def test_what_a_receiver_never_takes_is_a_dead_letter_by_the_group_s_policy(
     shared_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     with connect(shared_cluster.addresses) as client:
+        client.operator().finish_upgrade()
         client.operator().create_topic("never")
         client.operator().create_group("never", "push", "earliest")
         back_off = Exponential(first_ms=300, max_ms=300, factor=1)

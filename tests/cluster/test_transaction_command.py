@@ -1,0 +1,58 @@
+"""``tarry transaction`` on real nodes: lists what is open and what has ended, and ends it for good."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from tarry.client.aio import connect
+from tarry.client.cli.main import app
+from tarry.client.local.cluster import LocalCluster
+from tests.cluster.test_upgrade import level
+
+HOUR_MS = 3_600_000
+GROUP = "shop-of-the-command"
+
+
+def ran(cluster: LocalCluster, *arguments: str, code: int = 0) -> Result:
+    done = CliRunner().invoke(app, ["transaction", *arguments, "-s", cluster.addresses])
+    assert done.exit_code == code, done.output
+    return done
+
+
+def listed(cluster: LocalCluster, *arguments: str) -> list[dict[str, Any]]:
+    lines = ran(cluster, "list", "-g", GROUP, *arguments, "-o", "json").stdout.splitlines()
+    return [json.loads(line) for line in lines]
+
+
+async def prepared(cluster: LocalCluster) -> None:
+    await level(cluster, 2)
+    async with connect(cluster.addresses) as client:
+        for name in ("1", "2", "3"):
+            await client.transactions().prepare(
+                GROUP, "ended", b"half", name=name, delay_ms=HOUR_MS, check_after_ms=HOUR_MS
+            )
+
+
+def test_what_is_open_is_listed_and_ended_and_then_listed_as_ended(shared_cluster: LocalCluster) -> None:
+    asyncio.run(prepared(shared_cluster))
+    assert [(one["name"], one["state"]) for one in listed(shared_cluster)] == [(n, "open") for n in "123"]
+    assert [one["name"] for one in listed(shared_cluster, "--limit", "2")] == ["1", "2"]
+    table = ran(shared_cluster, "list", "-g", GROUP).stdout
+    assert "open" in table
+    committed = json.loads(ran(shared_cluster, "commit", GROUP, "1", "--yes", "-o", "json").stdout)
+    assert (committed["state"], committed["topic"]) == ("committed", "ended")
+    assert committed["id"]
+    ran(shared_cluster, "commit", GROUP, "1", "--yes")  # twice does nothing
+    rolled_back = json.loads(ran(shared_cluster, "rollback", GROUP, "2", "--yes", "-o", "json").stdout)
+    assert rolled_back["state"] == "rolled_back"
+    refused = json.loads(ran(shared_cluster, "commit", GROUP, "2", "--yes", "-o", "json", code=1).stderr)
+    assert refused["error"] == "TRANSACTION_ENDED"
+    assert [one["name"] for one in listed(shared_cluster)] == ["3"]
+    ended = {one["name"]: one["state"] for one in listed(shared_cluster, "--ended")}
+    assert ended == {"1": "committed", "2": "rolled_back"}
+    unknown = json.loads(ran(shared_cluster, "rollback", GROUP, "none", "--yes", "-o", "json", code=1).stderr)
+    assert unknown["error"] == "TRANSACTION_UNKNOWN"
