@@ -171,9 +171,8 @@ class Consumer:
 
     async def _fetch(self, timeout_ms: int | None) -> bool:
         batch = await self._next(timeout_ms)
-        if (
-            batch is not None and batch.incarnation == self._twin._unsettled.incarnation
-        ):  # or it was emptied meanwhile
+        # A batch of another incarnation has come just before what waits was thrown away.
+        if batch is not None and batch.incarnation == self._twin._unsettled.incarnation:
             self._ready.put(batch)
         return batch is not None
 

@@ -214,9 +214,7 @@ class Cancels:
         if self._context.over.is_set():
             return _MOVED
         there = offset >= np.uint64(queue.first)
-        if (
-            queue.deleted or not there.all()
-        ):  # others were trimmed since they were found: nobody waits for them
+        if queue.deleted or not there.all():  # some were trimmed since they were found
             outcomes = np.full(len(offset), DONE, dtype=np.uint32)
             if queue.deleted or not there.any():
                 return outcomes
