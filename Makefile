@@ -137,7 +137,7 @@ bench-export: $(READY) ## a million messages imported and exported: how many a s
 	@$(PY) -m tarry.bench.export $(ARGS)
 
 .PHONY: bench-recurring
-bench-recurring: $(READY) ## 100,000 schedules that recur: idle CPU of the nodes, memory, failover, lateness (4 min)
+bench-recurring: $(READY) ## 100,000 schedules that recur: idle CPU of the nodes, memory, failover, lateness (8 min)
 	@$(PY) -m tarry.bench.recurring $(ARGS)
 
 .PHONY: bench-cost

@@ -1,15 +1,18 @@
 """Schedules that recur, 100,000 of them and far away: what they cost three nodes that do nothing.
 
-    python -m tarry.bench.recurring [--schedules 100000] [--seconds 30]
+    python -m tarry.bench.recurring [--schedules 100000] [--seconds 30] [--windows 5]
 
-The CPU of idle nodes is measured without schedules and with them, then how fast a new leader fires, then how
-late fires come: a thousandth of the schedules fires at one second. The last line is JSON.
+The CPU of idle nodes is measured without schedules and with them, in several windows each, for it is as small
+as what changes from window to window: the median, the least and the most are told. Then come the time until a
+new leader serves, and how late fires come: a thousandth of the schedules fires at one second. The last line
+is JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import statistics
 import time
 from collections.abc import Awaitable
 from typing import Annotated, Any, Final
@@ -83,15 +86,24 @@ async def lateness_ms(cluster: LocalCluster, count: int) -> list[float]:
     raise RuntimeError("the consumer ended early")
 
 
-async def measure(cluster: LocalCluster, schedules: int, seconds: float) -> dict[str, Any]:
+def idle_percent(cluster: LocalCluster, seconds: float, windows: int) -> dict[str, float]:
+    """Return the median, the least and the most of what idle nodes use, in percent of a core."""
+    found = sorted(idle_cpu_percent(cluster, seconds) for _ in range(windows))
+    told = {"p50": statistics.median(found), "min": found[0], "max": found[-1]}
+    return {name: round(value, 2) for name, value in told.items()}
+
+
+async def measure(cluster: LocalCluster, schedules: int, seconds: float, windows: int) -> dict[str, Any]:
     """Return the figures of one cluster; of its schedules, as many as nodes take, some are made last."""
     soon = max(1, schedules // 1_000)
-    idle = {"before_percent": idle_cpu_percent(cluster, seconds)}
+    console.print("idle nodes are measured")
+    idle = {"before_percent": idle_percent(cluster, seconds, windows)}
     memory = rss_bytes(cluster)
     console.print(f"{schedules:,} schedules are created")
     per_s = await filled(cluster, schedules - soon)
     await asyncio.sleep(QUIET_S)
-    idle["with_schedules_percent"] = idle_cpu_percent(cluster, seconds)
+    console.print("idle nodes are measured with them")
+    idle["with_schedules_percent"] = idle_percent(cluster, seconds, windows)
     grown = rss_bytes(cluster) - memory
     leader = cluster.wait_until_serving()
     cluster.kill(leader)
@@ -103,7 +115,7 @@ async def measure(cluster: LocalCluster, schedules: int, seconds: float) -> dict
     return {
         "schedules": schedules,
         "created_per_s": round(per_s),
-        "idle": {name: round(value, 2) for name, value in idle.items()},
+        "idle": idle,
         "memory_bytes_per_schedule": round(grown / schedules),
         "failover_s": round(failover_s, 2),
         "late_ms": {"p50": round(late[len(late) // 2], 1), "max": round(late[-1], 1)},
@@ -113,11 +125,12 @@ async def measure(cluster: LocalCluster, schedules: int, seconds: float) -> dict
 def main(
     schedules: Annotated[int, typer.Option(help="How many.", min=2)] = 100_000,
     seconds: Annotated[float, typer.Option(help="For which idle nodes are measured.", min=1)] = 30.0,
+    windows: Annotated[int, typer.Option(help="In which they are measured, each so long.", min=1)] = 5,
 ) -> None:
     """Measure, and print the figures as JSON."""
     with serving(3) as cluster:
         time.sleep(QUIET_S)  # the level is raised, and the leader quiet
-        print(json.dumps(asyncio.run(measure(cluster, schedules, seconds))))
+        print(json.dumps(asyncio.run(measure(cluster, schedules, seconds, windows))))
 
 
 if __name__ == "__main__":
