@@ -29,6 +29,8 @@ Local: TypeAlias = Callable[[bytes, CallContext], Awaitable[Answer]]
 
 HELD_S: Final = 0.1
 """A call that comes while leadership moves waits so long for a leader, and half of its time at most."""
+AGAIN_S: Final = 0.001
+"""Until a node that has just said that it does not lead is asked again."""
 
 TURN_CALLS: Final = 100
 """Calls that one turn of the event loop refuses or passes on, at some 0.1 ms each.
@@ -110,7 +112,9 @@ class LeaderCalls:
                 try:
                     return await local(raw, context)
                 except NotLeader:
-                    await asyncio.sleep(0)  # certainly not done: the new leader may be asked
+                    # Certainly not done: the new leader may be asked. A lone node that stops leads until its
+                    # last write is done, so this one may be asked again, and has to leave it time.
+                    await asyncio.sleep(AGAIN_S)
                 except (Overloaded, Unknown, LevelTooLow) as error:
                     return refusal_of(error)
                 except UnitsDamaged as damage:

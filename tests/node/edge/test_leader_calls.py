@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 import grpc
 import pytest
 
-from tarry.node.edge.leader_calls import TURN_CALLS, Answer, LeaderCalls
+from tarry.node.edge.leader_calls import AGAIN_S, HELD_S, TURN_CALLS, Answer, LeaderCalls
 from tarry.proto.reasons import Reason
-from tarry.replication.errors import Unknown
+from tarry.replication.errors import NotLeader, Unknown
 from tarry.replication.state_machine.refusal import Refusal
 from tests.simulation.edge import Context, StreamEnded
 
@@ -73,3 +73,22 @@ async def test_many_calls_are_passed_on_and_refused_some_in_each_turn(leads: str
     assert {type(one) for one in done} == {bytes if leads == "another" else StreamEnded}
     assert sum(seen.by_turn.values()) == MANY
     assert max(seen.by_turn.values()) <= TURN_CALLS
+
+
+async def test_a_node_that_stops_and_leads_still_is_asked_again_after_a_while_and_not_at_once() -> None:
+    """A lone leader that stops would have no turn of its event loop left to write what it has."""
+    asked = 0
+
+    async def local(raw: bytes, context: Any) -> Answer:
+        nonlocal asked
+        asked += 1
+        raise NotLeader("n1")
+
+    async def led(_: float) -> bool:
+        return True
+
+    either: Any = Seen()
+    calls = LeaderCalls(lambda: True, lambda: NOBODY, led, either, lambda _: NOBODY, lambda _: None)
+    with pytest.raises(StreamEnded, match="nobody"):
+        await calls.unary("/t/Call", local).unary_unary(b"", either)  # type: ignore[misc]
+    assert asked <= HELD_S / AGAIN_S + 1
