@@ -14,7 +14,7 @@ from tarry.client.settings import Settings
 from tarry.gateway.http.admission import Admission
 from tarry.gateway.http.clients import Access, Accesses
 from tarry.gateway.http.config import Limits
-from tarry.gateway.receiving import Returns
+from tarry.gateway.poll import Returns
 
 if TYPE_CHECKING:
     from tarry.gateway.http.event_stream import EventStream

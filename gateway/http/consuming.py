@@ -23,7 +23,7 @@ from tarry.gateway.http.errors import GatewayReason, RequestRefused, fields_of_e
 from tarry.gateway.http.event_stream import EventStream
 from tarry.gateway.http.handles import Handle, parse
 from tarry.gateway.http.scheduling import check_count
-from tarry.gateway.receiving import received
+from tarry.gateway.poll import received
 
 HOLDERS_MAX: Final = 100
 """Consumers and queues whose messages one request settles: each is a call to the cluster."""

@@ -12,7 +12,7 @@ import grpc
 
 from tarry.client.settings import Settings
 from tarry.gateway.cluster_access import ClusterAccess
-from tarry.gateway.receiving import Returns
+from tarry.gateway.poll import Returns
 from tarry.gateway.rocketmq.access import Accesses, Caller
 from tarry.gateway.rocketmq.admission import Admission
 from tarry.gateway.rocketmq.checks import Checks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from google.protobuf.duration_pb2 import Duration
@@ -17,7 +17,7 @@ from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import TarryError
 from tarry.client.integers import UINT32_MAX
 from tarry.gateway.handle import HOLDERS_AT_ONCE, Holder
-from tarry.gateway.receiving import received
+from tarry.gateway.poll import received
 from tarry.gateway.rocketmq.call import Call
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.handles import Receipt
@@ -225,13 +225,11 @@ async def _acknowledged(
     try:
         async with gate:
             outcomes = await _settle(call, holder, Verdict(holder.queue), list(places))
-        _drop(call, holder, places)
+        for offset in places:
+            call.gateway.renewals.drop(Receipt(holder, offset, push=True))
         answers = [status() if outcome is AckOutcome.OK else status_of_error(Stale()) for outcome in outcomes]
     except (TarryError, TimeoutError) as error:
-        told = _of_delivery(error)
-        if isinstance(told, Stale):
-            _drop(call, holder, places)
-        answers = [status_of_error(told)] * len(places)
+        answers = [status_of_error(error)] * len(places)
     return [(at, answer) for listed, answer in zip(places.values(), answers, strict=True) for at in listed]
 
 
@@ -275,27 +273,25 @@ async def forward_to_dead_letters(
 
 async def _settle_one(call: Call, receipt: Receipt, verdict: Verdict) -> None:
     """Give a verdict on a delivery. Raises Stale where it is in hand no more."""
-    try:
-        (outcome,) = await _settle(call, receipt.holder, verdict, [receipt.offset])
-    except TarryError as error:
-        told = _of_delivery(error)
-        if not isinstance(told, Stale):
-            raise
-        outcome = AckOutcome.STALE
+    (outcome,) = await _settle(call, receipt.holder, verdict, [receipt.offset])
     call.gateway.renewals.drop(receipt)
     if outcome is not AckOutcome.OK:
         raise Stale
 
 
-def _drop(call: Call, holder: Holder, offsets: Iterable[int]) -> None:
-    for offset in offsets:
-        call.gateway.renewals.drop(Receipt(holder, offset, push=True))
-
-
 async def _settle(call: Call, holder: Holder, verdict: Verdict, offsets: list[int]) -> list[AckOutcome]:
+    """Settle deliveries; those of a deleted topic or group are in hand no more, and so STALE.
+
+    Java's and Go's clients settle again, each second and for ever, whatever is answered otherwise.
+    """
     puller = call.access.client.puller(holder.topic, holder.group, name=holder.consumer)
-    async with asyncio.timeout(call.budget_s):
-        return await puller.settle(verdict._replace(incarnation=holder.incarnation), offsets)
+    try:
+        async with asyncio.timeout(call.budget_s):
+            return await puller.settle(verdict._replace(incarnation=holder.incarnation), offsets)
+    except TarryError as error:
+        if error.reason not in GONE:
+            raise
+        return [AckOutcome.STALE] * len(offsets)
 
 
 def _receipt(call: Call, handle: str, topic: str, group: str) -> Receipt:
@@ -315,11 +311,3 @@ class Stale(Refusal):
     def __init__(self) -> None:
         text = "receipt handle is expired: its time is over, or the message was settled before"
         super().__init__(Code.INVALID_RECEIPT_HANDLE, text)
-
-
-def _of_delivery(error: TarryError | TimeoutError) -> TarryError | TimeoutError | Refusal:
-    """Return what a delivery's error is answered as: one of a deleted topic or group is in hand no more.
-
-    Java's and Go's clients settle again, each second and for ever, whatever has another code.
-    """
-    return Stale() if isinstance(error, TarryError) and error.reason in GONE else error

@@ -303,7 +303,7 @@ class Settlement:
                     self._acks[feed] = later + self._acks.get(feed, [])
                 offsets = np.sort(np.concatenate([ack.own for ack in acks]))
                 stale = offsets[:0]
-                if feed not in self._feeds.values():
+                if not self._has(feed):
                     stale = offsets  # the group was moved or deleted meanwhile: a move delivers them again
                 elif len(offsets):
                     stale = await self._acknowledge(feed.queue.queue, offsets)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from tarry.client.aio import AckOutcome
+from tarry.client.aio import AckOutcome, Puller
 from tarry.client.consumers.message import Columns, View
 from tarry.client.errors import NotFound, NotPermitted
 from tarry.client.settings import Settings
@@ -204,7 +204,7 @@ async def test_what_is_in_hand_no_more_ends_a_client_s_repetitions(
             return [AckOutcome.STALE]
         raise NotFound(reason, reason)
 
-    monkeypatch.setattr(consumer_calls, "_settle", settle)
+    monkeypatch.setattr(Puller, "settle", settle)
     call, handle = its_call(gateway), gateway.handles.receipt(RECEIPT)
     gateway.renewals.add(call.caller, "", [RECEIPT])
     names = {"group": definition.Resource(name="g"), "topic": definition.Resource(name="orders")}

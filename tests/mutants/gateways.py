@@ -16,9 +16,7 @@ MUTANTS = (
         "messages that nobody has received wait for the end of their lease",
         "            await returns.give_back(puller, receiving.result())\n",
         "            pass\n",
-        (
-            "tests/gateway/test_receiving.py::test_what_comes_as_its_caller_is_cancelled_is_told_or_given_back[2]",
-        ),
+        ("tests/gateway/test_poll.py::test_what_comes_as_its_caller_is_cancelled_is_told_or_given_back[2]",),
     ),
     Mutant(
         "posts_go_to_private_addresses",

@@ -11,7 +11,7 @@ import pytest
 from tarry.client.consumers.message import Columns, View
 from tarry.gateway.http import consuming
 from tarry.gateway.http.fields import ReceiveBody
-from tarry.gateway.receiving import Returns, received
+from tarry.gateway.poll import Returns, received
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto.tarry_message_pb2 import Record
 

@@ -1,4 +1,4 @@
-"""Receiving for a caller who may leave: what nobody receives any more is given to others at once."""
+"""A poll of a caller who may leave: what nobody receives any more is given to others at once."""
 
 from __future__ import annotations
 
