@@ -114,6 +114,8 @@ def print_verdict(verdict: Verdict) -> None:
         more += f", failover {verdict.failovers_from_majority_ms} ms from when there was a majority"
     if verdict.unprovoked:
         more += f", {verdict.unprovoked} leaders lost without a fault of ours (a busy machine)"
+    if verdict.left_out:
+        more += f", without {', '.join(verdict.left_out)}"
     if verdict.not_judged:
         more += f", {verdict.not_judged} not judged"
     console.print(

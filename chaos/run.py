@@ -81,6 +81,7 @@ class Run:
         self.spans: list[Span] = []
         self.windows: list[Span] = []
         self.complaints: list[str] = []
+        self.left_out: list[str] = []
         self.slow: list[str] = []  # what took too long; means nothing on a machine that is too busy
         self._loads: list[float] = []
         self.pauses_ms: list[int] = []

@@ -48,6 +48,8 @@ class Verdict:
     skipped: str = ""
     traffic: str = ""
     """The name of the load under which it was played."""
+    left_out: list[str] = field(default_factory=list)
+    """Parts of what is done that this machine cannot do."""
     acknowledged: int = 0
     delivered: int = 0
     lost: int = 0
@@ -89,6 +91,7 @@ class Played(Protocol):
     windows: list[Span]
     complaints: list[str]
     slow: list[str]
+    left_out: list[str]
 
     @property
     def load(self) -> float: ...
@@ -122,6 +125,7 @@ def judge(run: Played, seconds: float) -> Verdict:
         run.seed,
         round(seconds, 1),
         traffic=run.traffic.name,
+        left_out=run.left_out,
         acknowledged=sum(1 for one in (history, at_gateways) for _ in one.acknowledged()),
         delivered=len(history.first_deliveries()) + len(at_gateways.first_deliveries()),
         lost=_total(counts, "lost"),
@@ -229,6 +233,10 @@ def _timed(run: Played, history: History, known: History) -> dict[str, Timed]:
         "duplicates beyond the bound": Timed(
             repeats.repeats(known, BRISK, [*in_time, *starved], travel_ms),
             repeats.repeats(known, BRISK, [*bound, *starved_too], grown_ms),
+        ),
+        AT_GATEWAYS + "repeated beyond the bound": Timed(
+            gateway.repeated(history.gateway, [*in_time, *starved]),
+            gateway.repeated(history.gateway, [*bound, *starved_too]),
         ),
         "stuck": Timed(
             waiting.stuck(history, {BRISK, CHANGED}, patience_ms, spans),

@@ -2,7 +2,8 @@
 
 Most are those of all traffic, on a history of these clients' own. They are not told which leader delivered,
 so one delivery of a message to a group may be without a mark, whoever led; and they are told that an
-acknowledgement was taken, so that there is no later attempt.
+acknowledgement was taken, so that there is no later attempt. The same attempt comes again only where a leader
+or a gateway was lost.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from tarry.chaos.checks import deliveries, duplicates
 from tarry.chaos.checks import stuck as waiting
-from tarry.chaos.history import Delivered, GatewayClients
+from tarry.chaos.history import Delivered, GatewayClients, Span
 
 
 def found(seen: GatewayClients) -> Mapping[str, Sequence[object]]:
@@ -40,6 +41,22 @@ def attempted_again(seen: GatewayClients) -> tuple[Delivered, ...]:
         place = one.group, one.token
         last[place] = min(one.attempt, last.get(place, one.attempt))
     return tuple(one for one in seen.delivered if one.attempt > last.get((one.group, one.token), one.attempt))
+
+
+def repeated(seen: GatewayClients, windows: Sequence[Span] = ()) -> tuple[Delivered, ...]:
+    """Return deliveries of an attempt that a group had before, but for those first delivered in a window.
+
+    `windows`: when a leader that was then lost could deliver without its successor learning of it.
+    """
+    first: dict[tuple[str, int, int], Delivered] = {}
+    for one in sorted(seen.delivered, key=lambda one: one.received_mono_ms):
+        first.setdefault((one.group, one.token, one.attempt), one)
+
+    def expected(one: Delivered) -> bool:
+        before = first[one.group, one.token, one.attempt]
+        return before is one or any(start <= before.received_mono_ms <= end for start, end in windows)
+
+    return tuple(one for one in seen.delivered if not expected(one))
 
 
 def under_another_id(seen: GatewayClients) -> tuple[Delivered, ...]:

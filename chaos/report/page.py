@@ -52,6 +52,7 @@ h2 { margin-top: 2em } pre { white-space: pre-wrap }
 {% for verdict, what, timeline in runs if not verdict.skipped %}
 {% set name = verdict.scenario ~ "-" ~ verdict.seed %}
 <h2 id="{{ name }}">{{ name }}</h2><p>{{ what }}</p>
+{% if verdict.left_out %}<p>Without {{ verdict.left_out|join(", ") }}.</p>{% endif %}
 {% for each in verdict.broken %}<pre class="broken">{{ each }}</pre>{% endfor %}
 {% for each in verdict.unjudged %}<pre>not judged: {{ each }}</pre>{% endfor %}
 {{ timeline|safe }}

@@ -61,6 +61,8 @@ def table(verdicts: Sequence[Verdict], what: Mapping[str, str]) -> str:
         if one.failovers_from_majority_ms:
             span += f"{' and ' if span else ''}{_span(one.failovers_from_majority_ms)} from a majority"
         kept = "not played" if one.skipped else "yes" if one.passed else "**no**"
+        if one.left_out:
+            kept += f", without {', '.join(one.left_out)}"
         figures = (
             ("", "", "", "")
             if one.skipped

@@ -109,7 +109,11 @@ class Clients:
         """Calls without success, by language and kind; those of a recall that came too late are none."""
         self.late_recalls = 0
         self._programs: list[Program] = []
+        self._servers = ""
+        self._gateways: list[Process] = []
         self._wall_ms = now_ms() - mono_ms()
+        self.addresses = [f"127.0.0.1:{port}" for port in free_ports(GATEWAYS)]
+        """Of the gateways."""
         seen.groups += [(TOPIC, group) for group in GROUPS]
 
     @property
@@ -121,10 +125,10 @@ class Clients:
     async def going_on(self, servers: str) -> AsyncIterator[None]:
         """Run gateways and clients while the block lasts, and have them end well."""
         reading: list[asyncio.Task[None]] = []
-        async with self._gateways(servers) as addresses:
+        async with self._gateways_going_on(servers):
             try:
                 for number, language in enumerate(self.languages):
-                    address = addresses[number % len(addresses)]
+                    address = self.addresses[number % GATEWAYS]
                     program = await self._start(language, address, (number + 1) * TOKENS)
                     self._programs.append(program)
                     reading.append(asyncio.create_task(self.read(program)))
@@ -172,42 +176,58 @@ class Clients:
         left = any((group, token) not in here for group in GROUPS for token in wanted)
         return len(here) if left else None
 
+    async def restart_gateway(self, number: int, away_s: float) -> None:
+        """Kill a gateway (SIGKILL), and start it again at its address."""
+        killed = self._gateways[number]
+        killed.kill()
+        await killed.wait()
+        await asyncio.sleep(away_s)
+        self._gateways[number] = await self._start_gateway(number)
+        await self._has_started(self._gateways[number])
+
     @asynccontextmanager
-    async def _gateways(self, servers: str) -> AsyncIterator[list[str]]:
+    async def _gateways_going_on(self, servers: str) -> AsyncIterator[None]:
         """Run gateways, of which each tells clients of all; they have to end well."""
-        addresses = [f"127.0.0.1:{port}" for port in free_ports(GATEWAYS)]
-        told = [argument for address in addresses for argument in ("--advertise", address)]
-        command = [sys.executable, "-m", "tarry.node", "gateway", "rocketmq", "-o", "json", *told]
-        running: list[Process] = []
+        self._servers = servers
         try:
-            for number, address in enumerate(addresses, 1):
-                with (self.folder / f"gateway-{number}.log").open("wb") as errors:
-                    process = await asyncio.create_subprocess_exec(
-                        *command,
-                        "--listen",
-                        address,
-                        stdout=subprocess.PIPE,
-                        stderr=errors,
-                        env={**os.environ, "TARRY_SERVER": servers},
-                    )
-                running.append(process)
-            for process in running:
-                assert process.stdout is not None
-                if not await asyncio.wait_for(process.stdout.readline(), STEP_S):
-                    self.complaints.append("a gateway has not started")
-            yield addresses
-            for process in running:
+            for number in range(GATEWAYS):
+                self._gateways.append(await self._start_gateway(number))
+            for process in self._gateways:
+                await self._has_started(process)
+            yield
+            for process in self._gateways:
                 if process.returncode is None:
                     process.send_signal(signal.SIGTERM)
-            for number, process in enumerate(running, 1):
+            for number, process in enumerate(self._gateways):
                 code = await asyncio.wait_for(process.wait(), STEP_S)
                 if code:
-                    told_last = (self.folder / f"gateway-{number}.log").read_text(errors="replace")[-2_000:]
+                    told_last = self._log_of(number).read_text(errors="replace")[-2_000:]
                     self.complaints.append(f"a gateway ended with {code}: {told_last}")
         finally:
-            for process in running:
+            for process in self._gateways:
                 if process.returncode is None:
                     process.kill()
+
+    async def _start_gateway(self, number: int) -> Process:
+        told = [argument for address in self.addresses for argument in ("--advertise", address)]
+        command = [sys.executable, "-m", "tarry.node", "gateway", "rocketmq", "-o", "json", *told]
+        with self._log_of(number).open("ab") as errors:
+            return await asyncio.create_subprocess_exec(
+                *command,
+                "--listen",
+                self.addresses[number],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env={**os.environ, "TARRY_SERVER": self._servers},
+            )
+
+    async def _has_started(self, gateway: Process) -> None:
+        assert gateway.stdout is not None
+        if not await asyncio.wait_for(gateway.stdout.readline(), STEP_S):
+            self.complaints.append("a gateway has not started")
+
+    def _log_of(self, number: int) -> Path:
+        return self.folder / f"gateway-{number + 1}.log"
 
     async def _start(self, language: str, address: str, token: int) -> Program:
         home = self.folder / language

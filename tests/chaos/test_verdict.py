@@ -44,6 +44,7 @@ class Played:
     windows: list[Span] = field(default_factory=lambda: [(5_900, 6_050)])
     complaints: list[str] = field(default_factory=list)
     slow: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
 
 def sent(token: int, due_ms: int) -> Sent:
@@ -174,3 +175,18 @@ def test_what_is_wrong_at_gateways_is_broken_at_any_load(load: float) -> None:
     verdict = judge(Played(load, history), 1)
     assert [each.split(":")[0] for each in verdict.broken] == ["1 at gateways"]
     assert (verdict.lost, verdict.acknowledged) == (1, 12)
+
+
+def test_a_repetition_at_gateways_is_judged_by_when_the_leader_was_lost() -> None:
+    history = sound()
+    history.gateway = GatewayClients(sent=[sent(1_000, 2_000), sent(1_001, 5_950)], groups=[])
+    history.gateway.delivered += [given(1_001, 5_960, "push"), given(1_001, 6_900, "push", marked=1)]
+    assert judge(Played(QUIET, history), 1.0).passed
+    history.gateway.delivered += [given(1_000, 2_010, "push"), given(1_000, 6_900, "push", marked=1)]
+    (broken,) = judge(Played(LOADED, history), 1.0).broken
+    assert broken.startswith("1 at gateways: repeated beyond the bound: ")
+
+
+def test_what_a_run_had_to_leave_out_stays_with_its_verdict() -> None:
+    verdict = judge(Played(QUIET, sound(), left_out=["go"]), 1.0)
+    assert (verdict.passed, verdict.left_out) == (True, ["go"])

@@ -104,3 +104,14 @@ def test_an_attempt_that_comes_after_the_acknowledgement_of_a_later_one_was_on_i
     seen.done.append(Done("push", 10, 3, 60_000))
     seen.delivered.append(replace(CAME, attempt=2, received_ms=90_000))
     assert wrong(seen) == set()
+
+
+def test_an_attempt_that_comes_again_is_within_its_bound_only_where_the_first_delivery_lay_in_a_window() -> (
+    None
+):
+    seen = sound()  # the message 30 came at 1,501 and at 2,100 as its first attempt
+    again = seen.delivered[3]
+    assert gateway.repeated(seen) == gateway.repeated(seen, [(1_502, 2_100)]) == (again,)
+    assert gateway.repeated(seen, [(1_400, 1_501)]) == ()
+    seen.delivered.reverse()  # programs tell what they see side by side
+    assert gateway.repeated(seen) == (again,)

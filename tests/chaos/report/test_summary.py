@@ -47,9 +47,13 @@ def test_the_table_of_runs_says_what_was_done_and_what_came_of_it() -> None:
         ),
         Verdict("twice", 1, failovers_ms=[300], failovers_from_majority_ms=[700]),
         Verdict("cut", 1, skipped="not root"),
+        Verdict("many", 1, left_out=["go", "node"]),
     ]
-    assert table(runs, {"crash": "SIGKILL.", "twice": "Both.", "cut": "Packets."}).splitlines()[2:] == [
+    assert table(
+        runs, {"crash": "SIGKILL.", "twice": "Both.", "cut": "Packets.", "many": "All."}
+    ).splitlines()[2:] == [
         "| crash | SIGKILL. | bulk | yes | 1,234 | 2 | 456 | 400 to 500 |",
         "| twice | Both. |  | yes | 0 | 0 | 0 | 300 and 700 from a majority |",
         "| cut | Packets. |  | not played |  |  |  |  |",
+        "| many | All. |  | yes, without go, node | 0 | 0 | 0 |  |",
     ]
