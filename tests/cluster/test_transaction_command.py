@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from tarry.client.aio import connect
+from tarry.client.aio import Client, connect
 from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster
 from tests.cluster.test_upgrade import level
@@ -35,6 +35,35 @@ async def prepared(cluster: LocalCluster) -> None:
             await client.transactions().prepare(
                 GROUP, "ended", b"half", name=name, delay_ms=HOUR_MS, check_after_ms=HOUR_MS
             )
+
+
+async def seen(client: Client, topic: str) -> tuple[int, int, int, int]:
+    """Return how many messages of a topic a list, a search by key, a count and a forecast tell of."""
+    query = client.query()
+    listed = [one async for one in query.list_messages(topic)]
+    found = (await query.find(topic, "k")).messages
+    forecast = await query.forecast(topic=topic, linearizable=True)
+    return len(listed), len(found), await query.count_matching(topic), forecast.pending
+
+
+async def test_a_half_message_is_seen_by_nobody_before_its_commit(shared_cluster: LocalCluster) -> None:
+    await level(shared_cluster, 2)
+    async with connect(shared_cluster.addresses) as client:
+        await client.operator().create_topic("unseen")
+        for name in ("kept", "dropped"):
+            await client.transactions().prepare(
+                "shop-unseen",
+                "unseen",
+                b"half",
+                name=name,
+                delay_ms=HOUR_MS,
+                check_after_ms=HOUR_MS,
+                keys=["k"],
+            )
+        assert await seen(client, "unseen") == (0, 0, 0, 0)
+        await client.transactions().commit("shop-unseen", "kept")
+        await client.transactions().rollback("shop-unseen", "dropped")
+        assert await seen(client, "unseen") == (1, 1, 1, 1)
 
 
 def test_what_is_open_is_listed_and_ended_and_then_listed_as_ended(shared_cluster: LocalCluster) -> None:

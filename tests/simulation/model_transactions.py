@@ -61,6 +61,10 @@ class Transactions:
         self.told: dict[str, pb.Transaction] = {}
         """As the cluster told of them once they had ended."""
         self.counts: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
+        """Checks of each name."""
+        self.silent: set[str] = set()
+        """Names of those whose checks are not answered yet."""
         self.answering: list[asyncio.Task[None]] = []
         """Producers of a run, that answer checks."""
 
@@ -168,9 +172,20 @@ class Transactions:
             name = response.check.transaction.transaction
             demand(response.check.record.body == name.encode(), f"T3: another record: {response}")
             self.counts["checks"] += 1
+            self.asked[name] += 1
+            if name in self.silent:
+                return
             for _ in range(self._rng.choice((1, 1, 2))):  # now and then twice
                 answer = pb.CheckAnswer(transaction=name, end=self.ends[name])
                 requests.put_nowait(pb.ChecksRequest(answer=answer))
+
+    async def until_asked(self, name: str, times: int) -> None:
+        """Return once producers have been asked so often about one."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        while self.asked[name] < times:
+            demand(loop.time() - begun < ENDED_S, f"T13: {name} was asked about {self.asked[name]} times")
+            await asyncio.sleep(0.02)
 
     async def ask(self, name: str, request: Message, kind: type[A]) -> A | Refusal:
         """Ask until it is answered, or refused for good."""

@@ -122,6 +122,48 @@ def test_commit_races_check() -> None:
     assert transactions.counts["checks"] > 3
 
 
+def test_of_a_commit_and_a_rollback_at_once_one_ends_the_transaction_and_the_other_is_refused() -> None:
+    async def play(world: WholeWorld, transactions: Transactions) -> None:
+        won = set()
+        for number in range(30):
+            name = f"o-{number}"
+            await transactions.prepare(name, COMMIT, check_after_ms=60_000)
+            ends = [COMMIT, ROLLBACK]
+            told = asyncio.gather(*(transactions.end(name, end) for end in ends))
+            if number % 10 == 9:
+                await kill(world)
+            (winner,) = (
+                end for end, one in zip(ends, await told, strict=True) if not isinstance(one, Refusal)
+            )
+            (refused,) = (one for one in await told if isinstance(one, Refusal))
+            assert refused.reason is Reason.TRANSACTION_ENDED
+            assert refused.facts["state"] == ("COMMITTED" if winner == COMMIT else "ROLLED_BACK")
+            transactions.ends[name] = winner
+            won.add(winner)
+        assert won == {COMMIT, ROLLBACK}
+
+    transactions = played(play)
+    assert 0 < transactions.counts["released"] < 30
+
+
+def test_a_check_that_nobody_has_answered_is_asked_again_after_a_failover() -> None:
+    """A producer is asked and says nothing; the leader dies, and the next one asks about the same."""
+
+    async def play(world: WholeWorld, transactions: Transactions) -> None:
+        for change in (kill, transfer, kill):
+            name = f"o-{change.__name__}-{len(transactions.ends)}"
+            transactions.silent.add(name)
+            await transactions.prepare(name, COMMIT, check_after_ms=50)
+            await transactions.until_asked(name, 1)
+            before = transactions.asked[name]
+            await change(world)
+            await transactions.until_asked(name, before + 1)
+            transactions.silent.clear()
+
+    transactions = played(play, producers=1)
+    assert transactions.counts["released"] == 3
+
+
 def test_a_power_loss_of_all_nodes_leaves_every_transaction_and_its_check() -> None:
     async def play(world: WholeWorld, transactions: Transactions) -> None:
         for number in range(8):

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from tarry.client.aio import Half, TransactionEnd, connect
@@ -15,7 +15,10 @@ from tarry.client.errors import OutcomeUnknown, Overloaded, Unavailable
 from tarry.client.local.cluster import LocalCluster
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.ledger.transactions import TransactionEvent, transaction_in
+from tarry.spark.checks import messages
+from tarry.spark.checks.messages import CHECKS
 from tarry.spark.checks.transactions import UNRESOLVED, wrong_transactions
+from tarry.spark.facts import events, facts, with_pairs
 from tarry.spark.reconcile import Options, Reconciliation
 from tarry.spark.schema import NUMBERS
 from tests.cluster.disposable import Disposable
@@ -112,3 +115,20 @@ def test_transactions_of_a_cluster_whose_leaders_die_are_each_in_its_ledgers_onc
     planted = ended.withColumn("kind", F.lit("rolled_back"))
     both = job.rows.unionByName(planted.withColumn("number", F.lit(NUMBERS[Kind.ROLLED_BACK])))
     assert "rolled_back_delivered" in {one["check"] for one in wrong_transactions(both).collect()}
+    first = job.rows.where("kind = 'released' and topic = 'orders'").orderBy("offset").first()
+    assert first is not None
+    assert wrong_without(job, first, ["delivered", "acked"]) == {"never_delivered"}
+    assert wrong_without(job, first, ["released", "delivered", "acked"]) == {"never_released"}
+
+
+def wrong_without(job: Reconciliation, message: Row, kinds: list[str]) -> set[str]:
+    """Return the checks that find a committed message without what its ledgers tell of these kinds."""
+    own = (F.col("hour") == message["hour"]) & (F.col("global_index") == message["global_index"])
+    rows = job.rows.where(~(own & F.col("kind").isin(*kinds)) | ~F.coalesce(own, F.lit(False)))
+    every = with_pairs(facts(events(rows, job.pairs), 2), job.pairs)
+    suspicious = messages.suspicious(every, job.span)
+    found = messages.violations(suspicious, list(CHECKS), job.span).where("promise").collect()
+    assert {(one["hour"], one["global_index"]) for one in found} == {
+        (message["hour"], message["global_index"])
+    }
+    return {one["check"] for one in found}
