@@ -198,6 +198,7 @@ class Node:
                 "key writes": self._core.keys.run_writes(),
                 "health": self._report_health(),
                 "dropped": self._log_dropped(),
+                "durability": self._log_durability(),
                 "clock": ClockGuard(self.driver, self.time, config.dispatch).run(),
                 "repair": damage.run(self._connected, records.fetch),
                 "index repair": damage.indices.run(self._connected, records.fetch_index),
@@ -385,6 +386,18 @@ class Node:
                 value = state.SERVING if serving else state.NOT_SERVING
                 for service in ("", *SERVICES):
                     await self._health.set(service, value)
+            await asyncio.sleep(to_next(HEALTH_PERIOD_S, asyncio.get_running_loop().time()))
+
+    async def _log_durability(self) -> None:
+        """Log from when on a loss of power may take something back, and how much of it."""
+        told = 0
+        while True:
+            flush_ms = self.machine.queues.defaults.flush_ms
+            if flush_ms and flush_ms != told:
+                log.warning("durability async", flush_ms=flush_ms)
+            elif told and not flush_ms:
+                log.info("durability sync")
+            told = flush_ms
             await asyncio.sleep(to_next(HEALTH_PERIOD_S, asyncio.get_running_loop().time()))
 
     async def _log_dropped(self) -> None:

@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tarry.client.aio import Client, Durability, connect
+from tarry.client.cli.main import app
 from tarry.client.errors import Refused
 from tarry.client.local.cluster import LocalCluster
 from tarry.proto.files import replace_file
@@ -46,6 +48,12 @@ def power(folder: Path, name: str, boots: int) -> None:
     replace_file(boot_id_file(folder, name), f"{name} {boots}".encode())
 
 
+async def wait_for_each_log(cluster: LocalCluster, text: str) -> None:
+    """Return once each node has logged it."""
+    for node in cluster.nodes:
+        await asyncio.to_thread(wait_for_log, cluster, node, text)
+
+
 async def write(client: Client) -> None:
     """Schedule until every node has written something that waits for its flush: the first write is synced."""
     async with asyncio.timeout(30):
@@ -70,6 +78,31 @@ async def test_processes_that_are_killed_lose_nothing(cluster: LocalCluster, tmp
         await agree(client, set(cluster.nodes))
         assert (await client.operator().status()).pending == before + len(ids)
     assert not any(POWERLESS in node.log.read_text() for node in cluster.nodes.values())
+
+
+async def test_status_and_each_node_s_log_say_that_the_durability_is_async(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    await go_async(cluster, tmp_path)
+    await wait_for_each_log(cluster, "durability async")
+    cost = "durability async: a majority without power loses what it acknowledged within 10s"
+    assert cost in await status_of(cluster)
+    for name in cluster.nodes:
+        await asyncio.to_thread(cluster.stop, name)
+        cluster.nodes[name].log.write_bytes(b"")
+        cluster.start(name)
+    await wait_for_each_log(cluster, "durability async")  # at each start
+    async with connect(cluster.addresses) as client:
+        await client.operator().set_cluster(durability="sync")
+    await wait_for_each_log(cluster, "durability sync")
+    assert "durability" not in await status_of(cluster)
+
+
+async def status_of(cluster: LocalCluster) -> str:
+    """Return what ``tarry status`` prints."""
+    done = await asyncio.to_thread(CliRunner().invoke, app, ["status", "-s", cluster.addresses])
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())
 
 
 async def test_a_request_may_ask_for_more_than_the_cluster_s_durability(
