@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
+import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -19,11 +21,13 @@ from tarry.gateway.rocketmq.checks import Checks
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Config
 from tarry.gateway.rocketmq.handles import Handles
+from tarry.gateway.rocketmq.names import topic_of
 from tarry.gateway.rocketmq.policies import Policies
 from tarry.gateway.rocketmq.presence import Presence
-from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
+from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, Resource
 from tarry.gateway.rocketmq.renewal import Renewals
 from tarry.gateway.rocketmq.routes import Routes
+from tarry.gateway.rocketmq.settlement import Settlement
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 CLIENT_ID_CHARS_MAX: Final = 255
@@ -71,7 +75,10 @@ class Gateway:
         self.handles = Handles(config.secrets)
         self.presence = Presence(config.limits.client_silent_ms, time.monotonic)
         self.renewals = Renewals(config.limits, self.presence, time.monotonic)
+        self.settlement = Settlement(config.limits.call_ms)
         self.returns = Returns()
+        self.names = secrets.token_bytes(16)
+        """Key of the names that the cluster knows clients by: nobody else can tell them."""
         self.checks = Checks(config, self.handles)
         self.ending = asyncio.Event()
         """Set once the process is told to end: what waits ends."""
@@ -80,6 +87,7 @@ class Gateway:
         """Close all clients of the cluster, once what nobody has received is given back."""
         await self.checks.close()
         await self.returns.end()
+        await self.settlement.end()
         await asyncio.gather(self.accesses.close(), self.policies.close())
 
 
@@ -95,11 +103,26 @@ class Call:
     deadline_ms: int | None
     """From when the call began; None: it has none, as calls of Go may."""
     began_s: float = field(default_factory=time.monotonic)
+    namespace: str = ""
+    """Of the topics that name none: Node's consumers tell theirs nowhere else."""
 
     @property
     def caller(self) -> Caller:
         """The client that calls."""
         return self.access, self.client_id
+
+    @property
+    def consumer(self) -> str:
+        """Name of the client, as a consumer, while it is at this gateway.
+
+        A receipt of before a repetition is no receipt of that: it has another offset.
+        """
+        told = f"{id(self.access)} {self.client_id}".encode()
+        return f"rocketmq-{hmac.digest(self.gateway.names, told, 'sha256').hex()[:16]}"
+
+    def topic_of(self, resource: Resource) -> str:
+        """Return the cluster's name of a topic. Raises Refusal."""
+        return topic_of(resource, self.namespace)
 
     @property
     def remaining_ms(self) -> int | None:
@@ -118,15 +141,33 @@ class Call:
     def _passed_ms(self) -> int:
         return int((time.monotonic() - self.began_s) * 1_000)
 
-    async def write(self, write: Callable[[Answer], Awaitable[None]], answer: Answer) -> None:
-        """Write a part of an answer, which the client has to take in time. Raises Unread.
+    async def write(self, write: Callable[[Answer], Awaitable[None]], parts: Iterable[Answer]) -> None:
+        """Write parts of an answer, each of which the client has to take in time. Raises Unread.
 
         gRPC names no error that a write has where the connection is cut; it cancels the call, too, but later.
         """
+        written, over = 0, False
+
+        async def writing() -> None:
+            nonlocal written
+            for part in parts:
+                if over:
+                    break
+                await write(part)
+                written += 1
+
+        task, before = left_to_grpc(writing()), -1
         try:
-            await within(write(answer), self.gateway.config.limits.call_ms / 1_000)
+            while not task.done() and before < written:
+                before = written
+                await asyncio.wait({task}, timeout=self.gateway.config.limits.call_ms / 1_000)
+            if not task.done():
+                raise Unread
+            task.result()
         except Exception as error:
             raise Unread from error
+        finally:
+            over = True  # the part that is being written is the last
 
 
 def call_of(context: Context, gateway: Gateway) -> Call:
@@ -142,4 +183,5 @@ def call_of(context: Context, gateway: Gateway) -> Call:
     gateway.presence.seen((access, client_id))
     remaining_s = context.time_remaining()
     deadline_ms = None if remaining_s is None else max(0, int(remaining_s * 1_000))
-    return Call(gateway, access, client_id, headers.get("x-mq-language", "").upper(), deadline_ms)
+    language, namespace = headers.get("x-mq-language", "").upper(), headers.get("x-mq-namespace", "")
+    return Call(gateway, access, client_id, language, deadline_ms, namespace=namespace)

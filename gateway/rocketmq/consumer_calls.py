@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from google.protobuf.duration_pb2 import Duration
@@ -22,24 +21,16 @@ from tarry.gateway.rocketmq.call import Call
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.handles import Receipt
 from tarry.gateway.rocketmq.messages import delivered_message
-from tarry.gateway.rocketmq.names import group_of, topic_of
+from tarry.gateway.rocketmq.names import group_of
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, FilterType
-from tarry.proto.reasons import Reason
 
 Write: TypeAlias = Callable[[service.ReceiveMessageResponse], Awaitable[None]]
 MARGIN_MS: Final = 1_500
 """Of a client's deadline, kept for an answer after the wait: half of the time that a request has."""
 INLINE_BYTES_MAX: Final = 262_144
 """Bytes of bodies whose digests are made within a turn of the event loop."""
-GONE: Final = (
-    Reason.TOPIC_UNKNOWN,
-    Reason.GROUP_UNKNOWN,
-    Reason.QUEUE_UNKNOWN,
-    Reason.OFFSET_NOT_DELIVERED,
-)
-"""Reasons by which what a receipt names is not there any more, whatever is there by its name now."""
 FILTER_CHARS_MAX: Final = 65_536
 """Checked within a turn of the event loop; nodes take 1,000 tags, and shorter conditions."""
 
@@ -50,7 +41,7 @@ async def receive(call: Call, request: service.ReceiveMessageRequest, write: Wri
     What a client leaves before it has all of the answer is given back. Raises Unread where it takes none.
     """
     limits, renewals = call.gateway.config.limits, call.gateway.renewals
-    topic, group = topic_of(request.message_queue.topic), group_of(request.group)
+    topic, group = call.topic_of(request.message_queue.topic), group_of(request.group)
     tags, condition = _filter_of(request.filter_expression)
     if request.auto_renew:
         renewals.check_room()
@@ -60,7 +51,7 @@ async def receive(call: Call, request: service.ReceiveMessageRequest, write: Wri
     puller = call.access.client.puller(
         topic,
         group,
-        name=f"rocketmq-{secrets.token_hex(8)}",
+        name=call.consumer,
         tags=tags,
         filter=condition,
         lease_ms=lease_ms,
@@ -79,10 +70,7 @@ async def receive(call: Call, request: service.ReceiveMessageRequest, write: Wri
         renewals.add(call.caller, request.attempt_id, receipts)
     try:
         first = status() if messages else status(Code.MESSAGE_NOT_FOUND, "no new message")
-        await call.write(write, service.ReceiveMessageResponse(status=first))
-        for message in await _told(call, request, messages, receipts, lease_ms):
-            await call.write(write, service.ReceiveMessageResponse(message=message))
-        await call.write(write, service.ReceiveMessageResponse(delivery_timestamp=_now()))
+        await call.write(write, _parts(first, await _told(call, request, messages, receipts, lease_ms)))
     except BaseException:
         for receipt in receipts:
             renewals.drop(receipt)
@@ -98,7 +86,9 @@ async def _give_back_the_same_attempt_s(call: Call, request: service.ReceiveMess
         offsets.setdefault(receipt.holder, []).append(receipt.offset)
     for holder, listed in offsets.items():
         with contextlib.suppress(TarryError, TimeoutError):
-            await _settle(call, holder, Verdict.nacking(holder.queue, 0), listed)
+            settlement = call.gateway.settlement
+            verdict = Verdict.nacking(holder.queue, 0)
+            await settlement.settle(call.access, holder, verdict, listed, call.budget_s)
 
 
 async def _told(
@@ -122,6 +112,16 @@ async def _told(
     if sum(len(view.body) for view in messages) <= INLINE_BYTES_MAX:
         return made()
     return await asyncio.to_thread(made)
+
+
+def _parts(
+    first: definition.Status, told: Sequence[definition.Message]
+) -> Iterator[service.ReceiveMessageResponse]:
+    """Yield the parts of an answer: each is a copy, and made once the one before is written."""
+    yield service.ReceiveMessageResponse(status=first)
+    for message in told:
+        yield service.ReceiveMessageResponse(message=message)
+    yield service.ReceiveMessageResponse(delivery_timestamp=_now())
 
 
 def _filter_of(expression: definition.FilterExpression) -> tuple[list[str], str]:
@@ -183,16 +183,22 @@ def _now() -> Timestamp:
     return now
 
 
+_Places: TypeAlias = dict[int, list[int]]
+"""By offset: its places in a request."""
+_Answers: TypeAlias = list[tuple[int, definition.Status]]
+"""Places, and the status of each."""
+
+
 async def acknowledge(call: Call, request: service.AckMessageRequest) -> service.AckMessageResponse:
     """Acknowledge messages: they are done. Each has a status of its own."""
-    topic, group = topic_of(request.topic), group_of(request.group)
+    topic, group = call.topic_of(request.topic), group_of(request.group)
     entries, limits = request.entries, call.gateway.config.limits
     if not entries:
         raise Refusal(Code.BAD_REQUEST, "ack message result is empty")
     if len(entries) > limits.batch_messages_max:
         text = f"{len(entries)} handles are too many, a request has {limits.batch_messages_max}"
         raise Refusal(Code.PAYLOAD_TOO_LARGE, text)
-    places: dict[Holder, dict[int, list[int]]] = {}
+    places: dict[Holder, _Places] = {}
     answers = [status() for _ in entries]
     for at, entry in enumerate(entries):
         try:
@@ -201,8 +207,7 @@ async def acknowledge(call: Call, request: service.AckMessageRequest) -> service
             answers[at] = status_of_error(refusal)
         else:
             places.setdefault(receipt.holder, {}).setdefault(receipt.offset, []).append(at)
-    gate = asyncio.Semaphore(HOLDERS_AT_ONCE)
-    for told in await asyncio.gather(*(_acknowledged(call, gate, *one) for one in places.items())):
+    for told in await _each_acknowledged(call, places):
         for at, answer in told:
             answers[at] = answer
     codes = {answer.code for answer in answers}
@@ -218,13 +223,24 @@ async def acknowledge(call: Call, request: service.AckMessageRequest) -> service
     )
 
 
-async def _acknowledged(
-    call: Call, gate: asyncio.Semaphore, holder: Holder, places: dict[int, list[int]]
-) -> list[tuple[int, definition.Status]]:
+async def _each_acknowledged(call: Call, places: Mapping[Holder, _Places]) -> list[_Answers]:
+    """Acknowledge offsets of several consumers; mostly there is one, with one."""
+    if len(places) < 2:
+        return [await _acknowledged(call, *one) for one in places.items()]
+    gate = asyncio.Semaphore(HOLDERS_AT_ONCE)
+
+    async def acknowledged(holder: Holder, of_holder: _Places) -> _Answers:
+        async with gate:
+            return await _acknowledged(call, holder, of_holder)
+
+    return await asyncio.gather(*(acknowledged(*one) for one in places.items()))
+
+
+async def _acknowledged(call: Call, holder: Holder, places: _Places) -> _Answers:
     """Acknowledge offsets of one consumer; return the status for each place in the request."""
     try:
-        async with gate:
-            outcomes = await _settle(call, holder, Verdict(holder.queue), list(places))
+        settlement = call.gateway.settlement
+        outcomes = await settlement.acknowledge(call.access, holder, list(places), call.budget_s)
         for offset in places:
             call.gateway.renewals.drop(Receipt(holder, offset, push=True))
         answers = [status() if outcome is AckOutcome.OK else status_of_error(Stale()) for outcome in outcomes]
@@ -240,7 +256,7 @@ async def change_invisible_duration(
 
     No duration, as Node sends it, is the group's back-off for a push consumer, and at once for a simple one.
     """
-    receipt = _receipt(call, request.receipt_handle, topic_of(request.topic), group_of(request.group))
+    receipt = _receipt(call, request.receipt_handle, call.topic_of(request.topic), group_of(request.group))
     milliseconds = milliseconds_of(request.invisible_duration)
     # A failure's wait is the group's, as its policy has told it; nodes bound leases, and policies with them.
     most = UINT32_MAX if receipt.push else call.gateway.config.limits.invisible_ms_max
@@ -265,7 +281,7 @@ async def forward_to_dead_letters(
     One that is in hand no more is answered with OK: it was forwarded by a call whose answer was lost, or it
     is delivered again. Java's client would repeat the call for ever, and deliver nothing behind it.
     """
-    receipt = _receipt(call, request.receipt_handle, topic_of(request.topic), group_of(request.group))
+    receipt = _receipt(call, request.receipt_handle, call.topic_of(request.topic), group_of(request.group))
     with contextlib.suppress(Stale):
         await _settle_one(call, receipt, Verdict.nacking(receipt.holder.queue, None, dead_letter=True))
     return service.ForwardMessageToDeadLetterQueueResponse(status=status())
@@ -273,25 +289,11 @@ async def forward_to_dead_letters(
 
 async def _settle_one(call: Call, receipt: Receipt, verdict: Verdict) -> None:
     """Give a verdict on a delivery. Raises Stale where it is in hand no more."""
-    (outcome,) = await _settle(call, receipt.holder, verdict, [receipt.offset])
+    settlement, offsets = call.gateway.settlement, [receipt.offset]
+    (outcome,) = await settlement.settle(call.access, receipt.holder, verdict, offsets, call.budget_s)
     call.gateway.renewals.drop(receipt)
     if outcome is not AckOutcome.OK:
         raise Stale
-
-
-async def _settle(call: Call, holder: Holder, verdict: Verdict, offsets: list[int]) -> list[AckOutcome]:
-    """Settle deliveries; those of a deleted topic or group are in hand no more, and so STALE.
-
-    Java's and Go's clients settle again, each second and for ever, whatever is answered otherwise.
-    """
-    puller = call.access.client.puller(holder.topic, holder.group, name=holder.consumer)
-    try:
-        async with asyncio.timeout(call.budget_s):
-            return await puller.settle(verdict._replace(incarnation=holder.incarnation), offsets)
-    except TarryError as error:
-        if error.reason not in GONE:
-            raise
-        return [AckOutcome.STALE] * len(offsets)
 
 
 def _receipt(call: Call, handle: str, topic: str, group: str) -> Receipt:

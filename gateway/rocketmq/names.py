@@ -24,9 +24,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _OF_THE_BROKER: Final = ("rmq_sys_", "schedule_topic_xxxx")
 
 
-def topic_of(resource: Resource) -> str:
-    """Return the cluster's name of a topic. Raises Refusal."""
-    return _topic(resource.resource_namespace, resource.name)
+def topic_of(resource: Resource, namespace: str = "") -> str:
+    """Return the cluster's name of a topic, in this namespace where it names none. Raises Refusal."""
+    return _topic(resource.resource_namespace or namespace, resource.name)
 
 
 @lru_cache(maxsize=4096)

@@ -13,7 +13,6 @@ from tarry.gateway.rocketmq.call import Call
 from tarry.gateway.rocketmq.codes import Refusal, status
 from tarry.gateway.rocketmq.handles import Recall
 from tarry.gateway.rocketmq.messages import new_message, topic_of_all
-from tarry.gateway.rocketmq.names import topic_of
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, MessageType
 from tarry.gateway.rocketmq.transactions import prepare
@@ -109,7 +108,7 @@ def _recall_handle(call: Call, message: NewMessage, scheduled: Scheduled) -> str
 
 async def recall(call: Call, request: service.RecallMessageRequest) -> service.RecallMessageResponse:
     """Cancel a scheduled message. The answer is definite: OK, and nobody gets it, or MESSAGE_NOT_FOUND."""
-    topic = topic_of(request.topic)
+    topic = call.topic_of(request.topic)
     try:
         named = call.gateway.handles.parse_recall(request.recall_handle)
     except ValueError as error:

@@ -19,7 +19,7 @@ from tarry.gateway.rocketmq import consumer_calls, producer_calls, telemetry, tr
 from tarry.gateway.rocketmq.call import Call, Context, Gateway, Unread, call_of
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.messages import types_of
-from tarry.gateway.rocketmq.names import group_of, topic_of
+from tarry.gateway.rocketmq.names import group_of
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, Status
 from tarry.gateway.rocketmq.requests import BYTES_MAX, request_of
@@ -32,7 +32,7 @@ Operation: TypeAlias = Callable[[Call, Any], Awaitable[Message]]
 
 async def query_route(call: Call, request: service.QueryRouteRequest) -> service.QueryRouteResponse:
     """Tell where a topic is. Topics are made by their first message, so each has a route."""
-    types = types_of(topic_of(request.topic), call.gateway.config)
+    types = types_of(call.topic_of(request.topic), call.gateway.config)
     queues = call.gateway.routes.queues(request.topic, request.endpoints, types)
     return service.QueryRouteResponse(status=status(), message_queues=queues)
 
@@ -42,7 +42,7 @@ async def query_assignment(
 ) -> service.QueryAssignmentResponse:
     """Tell a push consumer what to poll."""
     config = call.gateway.config
-    types, group = types_of(topic_of(request.topic), config), group_of(request.group)
+    types, group = types_of(call.topic_of(request.topic), config), group_of(request.group)
     fifo = group in config.fifo_groups
     assignments = call.gateway.routes.assignments(request.topic, request.endpoints, types, fifo)
     return service.QueryAssignmentResponse(status=status(), assignments=assignments)

@@ -6,10 +6,10 @@ from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
 
+from tarry.gateway.rocketmq.call import Call
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
-from tarry.gateway.rocketmq.config import Config
-from tarry.gateway.rocketmq.names import group_of, topic_of
-from tarry.gateway.rocketmq.policies import USUAL, Policies
+from tarry.gateway.rocketmq.names import group_of
+from tarry.gateway.rocketmq.policies import USUAL
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code
@@ -27,8 +27,9 @@ def duration(milliseconds: int) -> Duration:
     return Duration(seconds=milliseconds // 1_000, nanos=milliseconds % 1_000 * 1_000_000)
 
 
-async def answer(given: definition.Settings, config: Config, policies: Policies) -> service.TelemetryCommand:
+async def answer(call: Call, given: definition.Settings) -> service.TelemetryCommand:
     """Return the answer to a client's settings: the same, with what the server decides."""
+    config = call.gateway.config
     if given.ByteSize() > SETTINGS_BYTES_MAX:
         text = f"settings of {given.ByteSize():,} bytes are too large, max is {SETTINGS_BYTES_MAX:,}"
         return service.TelemetryCommand(status=status(Code.PAYLOAD_TOO_LARGE, text))
@@ -52,10 +53,10 @@ async def answer(given: definition.Settings, config: Config, policies: Policies)
         case "subscription":
             try:
                 group = group_of(given.subscription.group)
-                topics = [topic_of(each.topic) for each in given.subscription.subscriptions]
+                topics = [call.topic_of(each.topic) for each in given.subscription.subscriptions]
             except Refusal as refusal:
                 return service.TelemetryCommand(status=status_of_error(refusal))
-            policy = await policies.of(topics[0], group) if topics else USUAL
+            policy = await call.gateway.policies.of(topics[0], group) if topics else USUAL
             settings.subscription.fifo = group in config.fifo_groups
             settings.subscription.receive_batch_size = config.limits.receive_messages_max
             settings.subscription.long_polling_timeout.CopyFrom(duration(config.limits.wait_ms_max))

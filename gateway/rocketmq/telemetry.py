@@ -48,12 +48,12 @@ async def talk(call: Call, context: Context) -> None:
                 if ending.done():
                     return
                 if asked.done():
-                    await call.write(context.write, asked.result())
+                    await call.write(context.write, [asked.result()])
                     asked = asyncio.ensure_future(producer.next())
                 if next_s is not None and time.monotonic() >= next_s and not reading.done():
                     if told is None:
                         raise Refusal(Code.REQUEST_TIMEOUT, "the settings have not come in time")
-                    await call.write(context.write, told)
+                    await call.write(context.write, [told])
                     told = next_s = None
                 if not reading.done():
                     continue
@@ -63,10 +63,10 @@ async def talk(call: Call, context: Context) -> None:
                 command = parsed(service.TelemetryCommand, told_by_client)
                 reading = left_to_grpc(context.read())
                 if command.WhichOneof("command") == "settings":
-                    told = await answer(command.settings, gateway.config, gateway.policies)
+                    told = await answer(call, command.settings)
                     if told.status.code == Code.OK:
                         producer.publishes(command.settings.publishing.topics)
-                    await call.write(context.write, told)
+                    await call.write(context.write, [told])
                     next_s = time.monotonic() + AGAIN_S
         finally:
             for task in (ending, asked):

@@ -13,7 +13,7 @@ from tarry.client.errors import Refused
 from tarry.gateway.rocketmq.call import Call
 from tarry.gateway.rocketmq.codes import Refusal, status
 from tarry.gateway.rocketmq.handles import Prepared
-from tarry.gateway.rocketmq.names import producer_group_of, topic_of
+from tarry.gateway.rocketmq.names import producer_group_of
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, Resource, TransactionResolution
 
@@ -75,7 +75,7 @@ def _check_after_ms(duration: Duration) -> int | None:
 
 async def end(call: Call, request: service.EndTransactionRequest) -> service.EndTransactionResponse:
     """Commit or roll back. The answer is definite; an end that is not known yet changes nothing."""
-    topic = topic_of(request.topic)
+    topic = call.topic_of(request.topic)
     try:
         prepared = call.gateway.handles.parse_transaction(request.transaction_id)
     except ValueError as error:

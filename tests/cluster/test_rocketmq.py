@@ -412,6 +412,16 @@ async def test_tarry_s_own_clients_and_rocketmq_s_share_topics(
         assert (view.body, view.tags, view.keys, view.properties["q"]) == (b"theirs", ("u",), ("k",), "2")
 
 
+async def test_a_namespace_that_only_the_header_has_is_that_of_a_consumer_s_topics(call: Calls) -> None:
+    """Node's producers name it with each topic, and its consumers with none."""
+    await sent(call, message("told-once", namespace="asia"))
+    async with Calls(call.address, (*HEADERS, ("x-mq-namespace", "asia"))) as consumer:
+        (got,) = await received(consumer, "told-once")
+        assert await consumer.ack("told-once", got) == ["OK"]
+    async with Calls(call.address, (*HEADERS, ("x-mq-namespace", "not allowed"))) as consumer:
+        assert (await consumer.receive("told-once"))[0] == "ILLEGAL_TOPIC"
+
+
 async def test_a_client_that_leaves_its_poll_takes_no_message_with_it(call: Calls) -> None:
     stream = call.received("left", wait_ms=8_000)
     reading = asyncio.ensure_future(stream.read())

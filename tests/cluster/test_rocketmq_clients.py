@@ -18,7 +18,7 @@ import pytest
 
 from tarry.client.aio import connect
 from tarry.client.local.cluster import LocalCluster, Setting
-from tarry.client.local.rocketmq_programs import JAR, installed, missing
+from tarry.client.local.rocketmq_programs import JAR, LANGUAGES, command_of, installed, missing
 from tarry.gateway.handle import Holder
 from tarry.gateway.rocketmq.handles import Handles, Recall, Receipt
 from tests.cluster.authority import Authority
@@ -162,6 +162,8 @@ secrets = ["a secret of the handles"]
 access_key = "shop"
 secret_key = "of the shop"
 token = "shop-token"
+[limits]
+wait_ms_max = 2_000
 """
 
 
@@ -182,13 +184,17 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GatewayP
             yield running, folder / "authority.pem"
 
 
-@with_python
-def test_python_s_client_goes_the_same_way_over_tls_with_an_access_key(
-    guarded: tuple[GatewayProcess, Path], tmp_path: Path
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_clients_go_the_same_way_over_tls_with_an_access_key_and_a_namespace(
+    guarded: tuple[GatewayProcess, Path], tmp_path: Path, language: str
 ) -> None:
+    if why := LANGUAGES[language]():
+        pytest.skip(why)
     gateway, authority = guarded
-    command = [sys.executable, str(PROGRAMS / "tour.py"), gateway.url, "tour-guarded", "shop", "of the shop"]
-    check_tour(told_by(command, tmp_path, GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=str(authority)))
+    program = asyncio.run(command_of(language, PROGRAMS, "tour", tmp_path))
+    command = [*program.words, gateway.url, f"guarded-{language}", "shop", "of the shop", "tour-eu"]
+    roots = {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority)}  # Java's and Go's clients take any
+    check_tour(told_by(command, tmp_path, **roots, **program.environment))
 
 
 def signed(secret: str) -> tuple[tuple[str, str], ...]:

@@ -10,6 +10,7 @@ ROCKETMQ = "tests/gateway/test_rocketmq_parts.py"
 CHECKS = "tests/gateway/test_rocketmq_checks.py"
 ROCKETMQ_CALLS = "tests/cluster/test_rocketmq.py"
 ROCKETMQ_HOSTILE = "tests/gateway/test_rocketmq_hostile.py"
+SETTLEMENT = "tests/gateway/test_rocketmq_settlement.py"
 MUTANTS = (
     Mutant(
         "what_comes_as_a_caller_is_cancelled_is_given_back_to_nobody",
@@ -17,6 +18,20 @@ MUTANTS = (
         "            await returns.give_back(puller, receiving.result())\n",
         "            pass\n",
         ("tests/gateway/test_poll.py::test_what_comes_as_its_caller_is_cancelled_is_told_or_given_back[2]",),
+    ),
+    Mutant(
+        "an_acknowledgement_that_comes_meanwhile_is_never_sent",
+        "clients repeat it, and what they have done with is delivered again",
+        "            while waiting:\n",
+        "            if waiting:\n",
+        (f"{SETTLEMENT}::test_what_comes_while_a_request_is_under_way_shares_the_next",),
+    ),
+    Mutant(
+        "those_who_share_a_request_are_told_each_other_s_outcomes",
+        "what is in hand no more counts as done, and the other way round",
+        "        return [outcomes[offset] for offset in offsets]\n",
+        "        return list(outcomes.values())[: len(offsets)]\n",
+        (f"{SETTLEMENT}::test_what_comes_while_a_request_is_under_way_shares_the_next",),
     ),
     Mutant(
         "posts_go_to_private_addresses",

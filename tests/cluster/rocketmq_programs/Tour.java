@@ -1,4 +1,4 @@
-// RocketMQ's own client for Java, as tour.py is for Python. Usage: java -cp JAR Tour.java HOST:PORT TOPIC
+// RocketMQ's own client for Java, as tour.py is for Python. Usage: java -cp JAR Tour.java HOST:PORT TOPIC [KEY SECRET NAMESPACE]
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -10,9 +10,12 @@ import java.util.TreeMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
+import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
 import org.apache.rocketmq.client.apis.consumer.PushConsumer;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.MessageBuilder;
@@ -25,8 +28,12 @@ public class Tour {
     static String topic;
 
     static MessageBuilder message(String body) {
-        return PROVIDER.newMessageBuilder().setTopic(topic).setTag("tag").setKeys("key-" + body)
-            .addProperty("colour", "red").setBody(body.getBytes(StandardCharsets.UTF_8));
+        return message(body, "tag", "red");
+    }
+
+    static MessageBuilder message(String body, String tag, String colour) {
+        return PROVIDER.newMessageBuilder().setTopic(topic).setTag(tag).setKeys("key-" + body)
+            .addProperty("colour", colour).setBody(body.getBytes(StandardCharsets.UTF_8));
     }
 
     static String body(MessageView view) {
@@ -43,15 +50,23 @@ public class Tour {
 
     public static void main(String[] arguments) throws Exception {
         topic = arguments[1];
-        ClientConfiguration configuration = ClientConfiguration.newBuilder()
-            .setEndpoints(arguments[0]).enableSsl(false).build();
-        Map<String, FilterExpression> all = Collections.singletonMap(topic, FilterExpression.SUB_ALL);
+        boolean guarded = arguments.length > 2;
+        ClientConfigurationBuilder told = ClientConfiguration.newBuilder()
+            .setEndpoints(arguments[0]).enableSsl(guarded);
+        if (guarded) {
+            told.setCredentialProvider(new StaticSessionCredentialsProvider(arguments[2], arguments[3]))
+                .setNamespace(arguments[4]);
+        }
+        ClientConfiguration configuration = told.build();
+        Map<String, FilterExpression> byTags = Map.of(topic, new FilterExpression("tag || other"));
+        Map<String, FilterExpression> byProperties = Map.of(topic,
+            new FilterExpression("colour = 'red' AND size IS NULL", FilterExpressionType.SQL92));
         Producer producer = PROVIDER.newProducerBuilder().setClientConfiguration(configuration)
             .setTopics(topic).build();
         List<String> seen = Collections.synchronizedList(new ArrayList<>());
         CountDownLatch wanted = new CountDownLatch(6);
         PushConsumer push = PROVIDER.newPushConsumerBuilder().setClientConfiguration(configuration)
-            .setConsumerGroup("push").setSubscriptionExpressions(all).setMessageListener(view -> {
+            .setConsumerGroup("push").setSubscriptionExpressions(byTags).setMessageListener(view -> {
                 String body = body(view);
                 seen.add(String.format("[\"%s\", %d, %d, false]", body, view.getDeliveryAttempt(),
                     System.currentTimeMillis()));
@@ -71,6 +86,7 @@ public class Tour {
         for (int n = 0; n < 2; n++) {
             recalls.add('"' + recalled(producer, far.getRecallHandle()).split(" ")[0] + '"');
         }
+        producer.send(message("filtered", "none", "blue").build());
         producer.send(message("fail").build());
         for (int n = 0; n < 3; n++) {
             producer.send(message("fifo" + n).setMessageGroup("group").build());
@@ -81,7 +97,7 @@ public class Tour {
 
         SimpleConsumer simple = PROVIDER.newSimpleConsumerBuilder().setClientConfiguration(configuration)
             .setConsumerGroup("simple").setAwaitDuration(Duration.ofSeconds(5))
-            .setSubscriptionExpressions(all).build();
+            .setSubscriptionExpressions(byProperties).build();
         Map<String, String> taken = new TreeMap<>();
         long until = System.currentTimeMillis() + 60_000;
         while (taken.size() < 6 && System.currentTimeMillis() < until) {

@@ -1,14 +1,16 @@
-// RocketMQ's own client for Node, as tour.py is for Python. Usage: node tour.cjs HOST:PORT TOPIC
-const { ConsumeResult, Producer, PushConsumer, SimpleConsumer } = require('rocketmq-client-nodejs');
+// RocketMQ's own client for Node, as tour.py is for Python. Usage: node tour.cjs HOST:PORT TOPIC [KEY SECRET NAMESPACE]
+const { ConsumeResult, FilterExpression, Producer, PushConsumer, SimpleConsumer } = require('rocketmq-client-nodejs');
 
-const [endpoints, topic] = process.argv.slice(2);
-const common = { endpoints, namespace: '', requestTimeout: 3000 };
+const [endpoints, topic, accessKey, accessSecret, namespace = ''] = process.argv.slice(2);
+const common = { endpoints, namespace, requestTimeout: 3000 };
+if (accessKey) Object.assign(common, { sslEnabled: true, sessionCredentials: { accessKey, accessSecret } });
+const SQL = 2; // of the protocol's FilterType, which the package does not export
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
-function message(body, more = {}) {
+function message(body, more = {}, colour = 'red') {
   return {
     topic, tag: 'tag', keys: [`key-${body}`], body: Buffer.from(body),
-    properties: new Map([['colour', 'red']]), ...more,
+    properties: new Map([['colour', colour]]), ...more,
   };
 }
 
@@ -28,7 +30,7 @@ async function main() {
   await producer.startup();
   let wanted = 6;
   const push = new PushConsumer({
-    ...common, consumerGroup: 'push', subscriptions: new Map([[topic, '*']]),
+    ...common, consumerGroup: 'push', subscriptions: new Map([[topic, 'tag || other']]),
     messageListener: {
       async consume(view) {
         const body = view.body.toString();
@@ -47,6 +49,7 @@ async function main() {
   const far = await producer.send(message('far', { delay: 3 * 86_400_000 }));
   told.recalls = [];
   for (let n = 0; n < 2; n += 1) told.recalls.push((await recalled(producer, far.recallHandle)).split(' ')[0]);
+  await producer.send(message('filtered', { tag: 'none' }, 'blue'));
   await producer.send(message('fail'));
   for (let n = 0; n < 3; n += 1) await producer.send(message(`fifo${n}`, { messageGroup: 'group' }));
   for (let n = 0; n < 600 && wanted > 0; n += 1) await wait(100);
@@ -54,8 +57,9 @@ async function main() {
   told.recall_of_delivered = await recalled(producer, delayed.recallHandle);
   await push.shutdown();
 
+  const filter = new FilterExpression("colour = 'red' AND size IS NULL", SQL);
   const simple = new SimpleConsumer({
-    ...common, consumerGroup: 'simple', subscriptions: new Map([[topic, '*']]), awaitDuration: 5000,
+    ...common, consumerGroup: 'simple', subscriptions: new Map([[topic, filter]]), awaitDuration: 5000,
   });
   await simple.startup();
   const until = Date.now() + 60_000;

@@ -1,4 +1,4 @@
-// RocketMQ's own client for Go, as tour.py is for Python. Usage: tour HOST:PORT TOPIC
+// RocketMQ's own client for Go, as tour.py is for Python. Usage: tour HOST:PORT TOPIC [KEY SECRET NAMESPACE]
 package main
 
 import (
@@ -15,7 +15,10 @@ import (
 	"github.com/apache/rocketmq-clients/golang/v5/credentials"
 )
 
-var topic string
+var (
+	topic   string
+	guarded = len(os.Args) > 5
+)
 
 func must(err error) {
 	if err != nil {
@@ -41,15 +44,20 @@ func recalled(producer rocketmq.Producer, handle string) string {
 }
 
 func config(address, group string) *rocketmq.Config {
-	return &rocketmq.Config{
+	made := &rocketmq.Config{
 		Endpoint: address, ConsumerGroup: group, Credentials: &credentials.SessionCredentials{},
 	}
+	if guarded {
+		made.Credentials.AccessKey, made.Credentials.AccessSecret = os.Args[3], os.Args[4]
+		made.NameSpace = os.Args[5]
+	}
+	return made
 }
 
 func main() {
 	address := os.Args[1]
 	topic = os.Args[2]
-	rocketmq.EnableSsl = false
+	rocketmq.EnableSsl = guarded
 	background := context.Background()
 	told := map[string]any{}
 	producer, err := rocketmq.NewProducer(config(address, ""), rocketmq.WithTopics(topic))
@@ -60,10 +68,13 @@ func main() {
 	seen := [][]any{}
 	var wanted atomic.Int32
 	wanted.Store(6)
-	all := map[string]*rocketmq.FilterExpression{topic: rocketmq.SUB_ALL}
+	byTags := map[string]*rocketmq.FilterExpression{topic: rocketmq.NewFilterExpression("tag || other")}
+	byProperties := map[string]*rocketmq.FilterExpression{
+		topic: rocketmq.NewFilterExpressionWithType("colour = 'red' AND size IS NULL", rocketmq.SQL92),
+	}
 	push, err := rocketmq.NewPushConsumer(config(address, "push"),
 		rocketmq.WithPushAwaitDuration(5*time.Second),
-		rocketmq.WithPushSubscriptionExpressions(all),
+		rocketmq.WithPushSubscriptionExpressions(byTags),
 		rocketmq.WithPushMessageListener(&rocketmq.FuncMessageListener{
 			Consume: func(view *rocketmq.MessageView) rocketmq.ConsumerResult {
 				body, attempt := string(view.GetBody()), view.GetDeliveryAttempt()
@@ -99,6 +110,10 @@ func main() {
 		recalls = append(recalls, strings.Split(recalled(producer, far.RecallHandle), " ")[0])
 	}
 	told["recalls"] = recalls
+	filtered := message("filtered")
+	filtered.SetTag("none")
+	filtered.AddProperty("colour", "blue")
+	send(filtered)
 	send(message("fail"))
 	for n := range 3 {
 		ordered := message(fmt.Sprintf("fifo%d", n))
@@ -116,7 +131,7 @@ func main() {
 	lock.Unlock()
 
 	simple, err := rocketmq.NewSimpleConsumer(config(address, "simple"),
-		rocketmq.WithSimpleAwaitDuration(5*time.Second), rocketmq.WithSimpleSubscriptionExpressions(all))
+		rocketmq.WithSimpleAwaitDuration(5*time.Second), rocketmq.WithSimpleSubscriptionExpressions(byProperties))
 	must(err)
 	must(simple.Start())
 	taken := map[string]string{}

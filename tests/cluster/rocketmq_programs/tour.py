@@ -1,6 +1,7 @@
 """RocketMQ's own Python client, in a process of its own: a tour of what a producer and consumers do.
 
-Usage: tour.py HOST:PORT TOPIC [ACCESS_KEY SECRET_KEY], with keys over TLS.
+Usage: tour.py HOST:PORT TOPIC [ACCESS_KEY SECRET_KEY NAMESPACE], with keys over TLS.
+The push consumer's filter is of tags, the simple one's of properties; `filtered` is left out by both.
 It prints one JSON object. Times are in ms.
 """
 
@@ -22,15 +23,16 @@ from rocketmq import (
     PushConsumer,
     SimpleConsumer,
 )
+from rocketmq.grpc_protocol import FilterType
 
 DAY_S = 86_400
 
 
-def message(topic: str, body: str, **fields: object) -> Message:
+def message(topic: str, body: str, tag: str = "tag", colour: str = "red", **fields: object) -> Message:
     made = Message()
     made.topic, made.body = topic, body.encode()
-    made.tag, made.keys = "tag", f"key-{body}"
-    made.add_property("colour", "red")
+    made.tag, made.keys = tag, f"key-{body}"
+    made.add_property("colour", colour)
     for name, value in fields.items():
         setattr(made, name, value)
     return made
@@ -63,14 +65,15 @@ def recalled(producer: Producer, topic: str, handle: str) -> str:
 
 def main() -> None:
     address, topic, *keys = sys.argv[1:]
-    configuration = ClientConfiguration(address, Credentials(*keys))
+    configuration = ClientConfiguration(address, Credentials(*keys[:2]), *keys[2:])
     told: dict[str, object] = {}
     tls = bool(keys)
     producer = Producer(configuration, (topic,), tls_enable=tls)
     producer.startup()
     listener = Listener(wanted=6)
-    subscription = {topic: FilterExpression()}
-    push = PushConsumer(configuration, "push", listener, subscription, tls_enable=tls)
+    by_tags = {topic: FilterExpression("tag || other")}
+    by_properties = {topic: FilterExpression("colour = 'red' AND size IS NULL", FilterType.SQL)}
+    push = PushConsumer(configuration, "push", listener, by_tags, tls_enable=tls)
     push.startup()
 
     first = message(topic, "now")
@@ -79,6 +82,7 @@ def main() -> None:
     delayed = producer.send(message(topic, "delayed", delivery_timestamp=due_s))
     far = producer.send(message(topic, "far", delivery_timestamp=int(time.time()) + 3 * DAY_S))
     told["recalls"] = [recalled(producer, topic, far.recall_handle).split()[0] for _ in range(2)]
+    producer.send(message(topic, "filtered", "none", "blue"))
     producer.send(message(topic, "fail"))
     for number in range(3):
         producer.send(message(topic, f"fifo{number}", message_group="group"))
@@ -87,7 +91,7 @@ def main() -> None:
     told["recall_of_delivered"] = recalled(producer, topic, delayed.recall_handle)
     push.shutdown()
 
-    simple = SimpleConsumer(configuration, "simple", subscription, await_duration=5, tls_enable=tls)
+    simple = SimpleConsumer(configuration, "simple", by_properties, await_duration=5, tls_enable=tls)
     simple.startup()
     bodies: dict[str, str] = {}
     until_s = time.monotonic() + 60
