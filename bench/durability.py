@@ -2,8 +2,11 @@
 
     make bench-durability   python -m tarry.bench.durability [--pairs 10] [--seconds 3] [--flush-ms 200]
 
-One cluster of three nodes, whose durability is changed between turns. A pair is the same work with each, one
-after the other; every other pair begins with the other one. Work is of
+One cluster of three nodes, whose durability is changed between turns. Where RocketMQ is installed, the same
+is measured of it afterwards, but for `entry`: two clusters of a master and two slaves, of which one flushes
+before it answers (SYNC_FLUSH) and the other does not (ASYNC_FLUSH); the one whose turn it is not is idle.
+
+A pair is the same work with each, one after the other; every other pair begins with the other one. Work is of
 
     single      one message at a time: per_s, p50_ms, p99_ms
     tasks32     32 tasks, each one message at a time: the same; aim: 1.5 times the messages a second of sync
@@ -19,8 +22,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, TypeAlias
@@ -32,6 +37,7 @@ from rich.table import Table
 
 from tarry.bench.machine import Stolen, machine
 from tarry.bench.nodes import BODY, HOUR_MS, serving
+from tarry.bench.side_by_side.peers.rocketmq import Rocketmq
 from tarry.client.aio import Client, connect
 from tarry.client.errors import TarryError
 from tarry.client.operators.cluster_status import ClusterStatus
@@ -55,13 +61,14 @@ def due_ms(count: int = 1) -> list[int]:
     return [time.time_ns() // 1_000_000 + HOUR_MS + number for number in range(count)]
 
 
-async def schedule(producer: Producer) -> None:
+async def schedule(producer: Producer | Rocketmq) -> None:
     """Schedule one message."""
     await producer.schedule(TOPIC, BODY, due_ms=due_ms()[0])
 
 
-async def schedule_entry(producer: Producer) -> None:
-    """Schedule the messages of one large entry."""
+async def schedule_entry(producer: Producer | Rocketmq) -> None:
+    """Schedule the messages of one large entry, which only tarry's producer can."""
+    assert isinstance(producer, Producer)
     await producer.schedule_batch(TOPIC, [BODY] * ENTRY, due_ms=due_ms(ENTRY))
 
 
@@ -69,7 +76,7 @@ async def schedule_entry(producer: Producer) -> None:
 class Work:
     """A call, and how many tasks make it, each one after another."""
 
-    call: Callable[[Producer], Awaitable[None]]
+    call: Callable[[Producer | Rocketmq], Awaitable[None]]
     tasks: int = 1
     messages: int = 1
 
@@ -79,6 +86,10 @@ WORKS: Final[Mapping[str, Work]] = {
     "tasks32": Work(schedule, tasks=32),
     "entry": Work(schedule_entry, messages=ENTRY),
 }
+
+
+AT_ROCKETMQ: Final = ("single", "tasks32")
+"""What RocketMQ does as well: it takes delayed messages one by one."""
 
 
 async def change(client: Client, durability: str, flush_ms: int) -> None:
@@ -95,19 +106,18 @@ async def change(client: Client, durability: str, flush_ms: int) -> None:
             return
 
 
-async def turn(client: Client, work: Work, seconds: float) -> Figures:
+async def turn(producer: Producer | Rocketmq, work: Work, seconds: float) -> Figures:
     """Do the work for so long; return its figures."""
     took_s: list[float] = []
-    async with client.producer() as producer:
-        await work.call(producer)  # opens its stream
-        began = time.perf_counter()
+    await work.call(producer)  # opens its stream
+    began = time.perf_counter()
 
-        async def calls() -> None:
-            while (start := time.perf_counter()) - began < seconds:
-                await work.call(producer)
-                took_s.append(time.perf_counter() - start)
+    async def calls() -> None:
+        while (start := time.perf_counter()) - began < seconds:
+            await work.call(producer)
+            took_s.append(time.perf_counter() - start)
 
-        await asyncio.gather(*(calls() for _ in range(work.tasks)))
+    await asyncio.gather(*(calls() for _ in range(work.tasks)))
     return figures(took_s, work.messages, time.perf_counter() - began)
 
 
@@ -140,20 +150,49 @@ async def held_ms(client: Client) -> float:
     return max((hold.held_ms for hold in holds if hold.cause == "journal write"), default=0.0)
 
 
-async def measure(client: Client, pairs: int, seconds: float, flush_ms: int) -> dict[str, Compared]:
-    """Return the figures by work."""
-    found: dict[str, list[tuple[Figures, Figures]]] = {name: [] for name in WORKS}
+async def measure(
+    act: Callable[[str, Work], Awaitable[Figures]], works: Sequence[str], pairs: int
+) -> dict[str, Compared]:
+    """Return the figures by work, of which `act` does a turn with a durability."""
+    found: dict[str, list[tuple[Figures, Figures]]] = {name: [] for name in works}
     for number in range(pairs + 1):
-        for name, work in WORKS.items():
+        for name in works:
             done: dict[str, Figures] = {}
             for durability in (SYNC, ASYNC) if number % 2 else (ASYNC, SYNC):
-                await change(client, durability, flush_ms)
-                await asyncio.sleep(SETTLING_S)
-                done[durability] = await turn(client, work, seconds)
+                done[durability] = await act(durability, WORKS[name])
             if number:  # the first pair is not counted: what is used for the first time takes longer
                 found[name].append((done[SYNC], done[ASYNC]))
         console.print(f"pair {number} of {pairs}", style="dim")
     return {name: compared(some) for name, some in found.items()}
+
+
+async def measure_tarry(client: Client, pairs: int, seconds: float, flush_ms: int) -> dict[str, Compared]:
+    """Return the figures of one cluster."""
+
+    async def act(durability: str, work: Work) -> Figures:
+        await change(client, durability, flush_ms)
+        await asyncio.sleep(SETTLING_S)
+        async with client.producer() as producer:
+            return await turn(producer, work, seconds)
+
+    return await measure(act, tuple(WORKS), pairs)
+
+
+async def measure_rocketmq(folder: Path | None, pairs: int, seconds: float) -> dict[str, Compared]:
+    """Return the figures of two of RocketMQ's clusters. Raises PeerFailed."""
+    async with AsyncExitStack() as running:
+        clusters = {SYNC: Rocketmq("SYNC_FLUSH"), ASYNC: Rocketmq("ASYNC_FLUSH")}
+        for cluster in clusters.values():
+            made = running.enter_context(tempfile.TemporaryDirectory(prefix="tarry-bench-", dir=folder))
+            await cluster.start(Path(made))
+            running.push_async_callback(cluster.stop)
+            await cluster.open(TOPIC)
+
+        async def act(durability: str, work: Work) -> Figures:
+            await asyncio.sleep(SETTLING_S)
+            return await turn(clusters[durability], work, seconds)
+
+        return await measure(act, AT_ROCKETMQ, pairs)
 
 
 def table(found: Mapping[str, Compared]) -> Table:
@@ -176,15 +215,28 @@ def main(
 
     async def run(addresses: str) -> tuple[dict[str, Compared], float]:
         async with connect(addresses) as client:
-            found = await measure(client, pairs, seconds, flush_ms)
+            found = await measure_tarry(client, pairs, seconds, flush_ms)
             return found, await held_ms(client)
 
     began_s, measured_on, stolen = time.perf_counter(), machine(), Stolen()
     with serving(3, folder=folder) as cluster:
         found, held = asyncio.run(run(cluster.addresses))
     console.print(table(found))
+    rocketmq: dict[str, Compared] = {}
+    if why := Rocketmq().missing():
+        console.print(f"[yellow]rocketmq is left out:[/] {why}")
+    else:
+        rocketmq = asyncio.run(measure_rocketmq(folder, pairs, seconds))
+        console.print("rocketmq, ASYNC_FLUSH as async and SYNC_FLUSH as sync", table(rocketmq))
     measured_on["stolen_percent"] = stolen.percent()
-    said = {"pairs": pairs, "flush_ms": flush_ms, **found, "held_ms": held, "machine": measured_on}
+    said = {
+        "pairs": pairs,
+        "flush_ms": flush_ms,
+        **found,
+        "held_ms": held,
+        "rocketmq": rocketmq,
+        "machine": measured_on,
+    }
     console.print(f"{time.perf_counter() - began_s:.0f} s")
     print(json.dumps(said))
 

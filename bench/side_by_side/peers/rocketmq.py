@@ -40,7 +40,6 @@ BROKER: Final = {
     "brokerIP1": "127.0.0.1",
     "brokerIP2": "127.0.0.1",
     "bindAddress": "127.0.0.1",
-    "flushDiskType": "SYNC_FLUSH",
     "inSyncReplicas": 2,
     "timerWheelEnable": "true",
     "timerPrecisionMs": PRECISION_MS,
@@ -64,6 +63,10 @@ class Rocketmq(Peer):
     starts_last = True
     in_flight_max = 2  # more only wait in the client
     lateness_note = f"its precision is {PRECISION_MS} ms, the finest that it can be told to have"
+
+    def __init__(self, flush: str = "SYNC_FLUSH") -> None:
+        """Take when a write is answered; `ASYNC_FLUSH`: before it is flushed."""
+        self._flush = flush
 
     def missing(self) -> str:
         if not program(self.server) or not (FOLDER / "classes").is_dir():
@@ -89,6 +92,7 @@ class Rocketmq(Peer):
                 **BROKER,
                 "brokerId": number,
                 "brokerRole": "SLAVE" if number else "SYNC_MASTER",
+                "flushDiskType": self._flush,
                 "namesrvAddr": self.name_server,
                 "listenPort": port,
                 "haListenPort": ha_port,
