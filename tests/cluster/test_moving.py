@@ -101,9 +101,12 @@ async def test_what_is_moved_to_an_empty_cluster_has_equal_forecasts_bodies_and_
                 await message.nack(delay_ms=HOUR_MS)
                 break
         before = await forecasts(client, now_ms)
+        begun = (await client.operator().status()).applied_index
     path = tmp_path / "pending.parquet"
     done = await asyncio.to_thread(told, cluster, "export", str(path))
     assert (done["messages"], done["retries"], done["unreadable"]) == (ROWS - 100 + 2, 1, 0)
+    assert done["index"] >= begun
+    assert pq.read_schema(path).metadata[b"index"] == str(done["index"]).encode()
     rows = pq.read_table(path).to_pylist()
     ids = {row["id"]: row for row in rows}
     assert plain.ids[0] not in ids and ids[plain.ids[150]]["due_ms"] == now_ms + 50 * HOUR_MS
@@ -126,6 +129,12 @@ async def test_what_is_moved_to_an_empty_cluster_has_equal_forecasts_bodies_and_
         return json.dumps([str(row[part]) for part in parts] + [sorted(dict(row["properties"]).items())])
 
     assert sorted(map(told_of, again)) == sorted(map(told_of, rows))
+    moved = {row["id"]: row for row in again}
+    id_map = pq.read_table(tmp_path / "moved" / "ids").to_pylist()
+    assert len({row["new_id"] for row in id_map}) == len(rows)
+    for row in id_map:  # under its new id is what the old one was
+        of = rows[row["row"]]
+        assert (of["id"], told_of(of)) == (row["id"], told_of(moved[row["new_id"]]))
 
 
 def test_an_import_that_is_killed_again_and_again_takes_each_row_once(

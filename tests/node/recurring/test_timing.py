@@ -269,8 +269,25 @@ def test_fixed_times_fire_for_each_local_time_once(zone: str, expression: str, a
     for before_ms, fire_ms in zip([after_ms, *fires], fires, strict=False):
         for asked_ms in (before_ms, (before_ms + fire_ms) // 2, fire_ms - 1):
             assert timing.after(asked_ms) == fire_ms
-    shown = [timing.local(fire_ms)[:16] for fire_ms in fires]
-    assert len(set(shown)) == len(shown)
+    assert fires == _by_definition(expression, ZoneInfo(zone), after_ms)[: len(fires)]
+
+
+def _by_definition(expression: str, zone: ZoneInfo, after_ms: int) -> list[int]:
+    """Return the first fires behind an instant, each local time by itself: left out is none."""
+    from cronsim import CronSim
+
+    local = datetime.fromtimestamp(after_ms / 1000, UTC).astimezone(zone).replace(tzinfo=None)
+    times = islice(CronSim(expression, local - timedelta(days=60)), 60 * 4 + 16)
+    instants = {_first_instant(one, zone) for one in times}
+    return sorted(one for one in instants if one > after_ms)
+
+
+def _first_instant(local: datetime, zone: ZoneInfo) -> int:
+    """Return when clocks first show a time or, where they go over it, one behind it."""
+    at = min(local.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+    while at.astimezone(zone).replace(tzinfo=None) < local:
+        at += timedelta(minutes=1)
+    return int(at.timestamp() * 1000)
 
 
 def _matches(expression: str, zone: str, at_ms: int) -> bool:
