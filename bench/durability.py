@@ -33,11 +33,13 @@ from typing import Annotated, Final, TypeAlias
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tarry.bench.machine import Stolen, machine
 from tarry.bench.nodes import BODY, HOUR_MS, serving
 from tarry.bench.side_by_side.peers.rocketmq import Rocketmq
+from tarry.bench.side_by_side.servers import PeerFailed
 from tarry.client.aio import Client, connect
 from tarry.client.errors import TarryError
 from tarry.client.operators.cluster_status import ClusterStatus
@@ -226,8 +228,11 @@ def main(
     if why := Rocketmq().missing():
         console.print(f"[yellow]rocketmq is left out:[/] {why}")
     else:
-        rocketmq = asyncio.run(measure_rocketmq(folder, pairs, seconds))
-        console.print("rocketmq, ASYNC_FLUSH as async and SYNC_FLUSH as sync", table(rocketmq))
+        try:
+            rocketmq = asyncio.run(measure_rocketmq(folder, pairs, seconds))
+            console.print("rocketmq, ASYNC_FLUSH as async and SYNC_FLUSH as sync", table(rocketmq))
+        except PeerFailed as error:
+            console.print("[red]rocketmq failed:[/]", escape(str(error)))
     measured_on["stolen_percent"] = stolen.percent()
     said = {
         "pairs": pairs,

@@ -61,6 +61,8 @@ class Settings:
     batch_messages_max: int = 1_000
     batch_bytes_max: int = 512 * 1024
     """Messages and record bytes in one request; larger batches are sent in pieces."""
+    gather_bytes_max: int = 512 * 1024
+    """Record bytes from which on single messages go in a request without waiting for more."""
     linger_ms: int = 0
     """Time for which a message may wait to share a request; 0: until the event loop's next turn."""
     ack_linger_ms: int = 50

@@ -3,7 +3,7 @@
 Most are those of all traffic, on a history of these clients' own. They are not told which leader delivered,
 so one delivery of a message to a group may be without a mark, whoever led; and they are told that an
 acknowledgement was taken, so that there is no later attempt. The same attempt comes again only where a leader
-or a gateway was lost.
+was lost.
 """
 
 from __future__ import annotations

@@ -111,9 +111,8 @@ class Accumulator:
         shared.put(topic, value, mask, jitter_ms, record, waiter)
         self.waiting += 1
         settings = self._settings
-        if (
-            len(shared.records) >= settings.batch_messages_max
-            or shared.record_bytes >= settings.batch_bytes_max
+        if len(shared.records) >= settings.batch_messages_max or shared.record_bytes >= min(
+            settings.batch_bytes_max, settings.gather_bytes_max
         ):
             self._sealed.append(opened.pop(time))
         if self._timer is None:

@@ -31,6 +31,8 @@ from tarry.gateway.rocketmq.settlement import Settlement
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 CLIENT_ID_CHARS_MAX: Final = 255
+CONSUMER_S: Final = 1.0
+"""For which a client is a consumer of one name."""
 ANSWER_MS: Final = 200
 """Of a client's deadline, kept for the answer's way back."""
 Answer = TypeVar("Answer")
@@ -75,10 +77,10 @@ class Gateway:
         self.handles = Handles(config.secrets)
         self.presence = Presence(config.limits.client_silent_ms, time.monotonic)
         self.renewals = Renewals(config.limits, self.presence, time.monotonic)
-        self.settlement = Settlement(config.limits.call_ms)
+        self.settlement = Settlement()
         self.returns = Returns()
         self.names = secrets.token_bytes(16)
-        """Key of the names that the cluster knows clients by: nobody else can tell them."""
+        """Key of the names that the cluster knows clients by: they are not to be guessed."""
         self.checks = Checks(config, self.handles)
         self.ending = asyncio.Event()
         """Set once the process is told to end: what waits ends."""
@@ -113,11 +115,14 @@ class Call:
 
     @property
     def consumer(self) -> str:
-        """Name of the client, as a consumer, while it is at this gateway.
+        """Name of the client as a consumer: of what it gets in one second at this gateway.
 
-        A receipt of before a repetition is no receipt of that: it has another offset.
+        So what it acknowledges together shares requests; but after a group was moved back, or a leader
+        died, a receipt of before settles nothing of what is delivered again, and what it keeps counts
+        against no bound on the bytes of what it gets later.
         """
-        told = f"{id(self.access)} {self.client_id}".encode()
+        period = int(time.monotonic() / CONSUMER_S)
+        told = f"{id(self.access)} {period} {self.client_id}".encode()
         return f"rocketmq-{hmac.digest(self.gateway.names, told, 'sha256').hex()[:16]}"
 
     def topic_of(self, resource: Resource) -> str:
@@ -146,21 +151,21 @@ class Call:
 
         gRPC names no error that a write has where the connection is cut; it cancels the call, too, but later.
         """
-        written, over = 0, False
+        each_s, over = self.gateway.config.limits.call_ms / 1_000, False
+        until_s = time.monotonic() + each_s
 
         async def writing() -> None:
-            nonlocal written
+            nonlocal until_s
             for part in parts:
                 if over:
                     break
                 await write(part)
-                written += 1
+                until_s = time.monotonic() + each_s
 
-        task, before = left_to_grpc(writing()), -1
+        task = left_to_grpc(writing())
         try:
-            while not task.done() and before < written:
-                before = written
-                await asyncio.wait({task}, timeout=self.gateway.config.limits.call_ms / 1_000)
+            while not task.done() and (left_s := until_s - time.monotonic()) > 0:
+                await asyncio.wait({task}, timeout=left_s)
             if not task.done():
                 raise Unread
             task.result()

@@ -42,11 +42,11 @@ class Connected:
         self._waiting: deque[service.TelemetryCommand] = deque()
         self._came = asyncio.Event()
 
-    def publishes(self, topics: Iterable[definition.Resource]) -> None:
-        """Ask the client about transactions of more topics from now on."""
+    def publishes(self, topics: Iterable[definition.Resource], namespace: str = "") -> None:
+        """Ask the client about transactions of more topics, in this namespace where they name none."""
         for given in islice(topics, self._checks.limits.check_topics_max):
             try:
-                topic = topic_of(given)
+                topic = topic_of(given, namespace)
             except Refusal:  # as its route was refused
                 continue
             if topic not in self.topics and self._checks.join(topic, self):
@@ -116,10 +116,10 @@ class Checks:
             if self._of_client.get(caller) is connected:
                 del self._of_client[caller]
 
-    def sends(self, caller: Caller, topic: definition.Resource) -> None:
+    def sends(self, caller: Caller, topic: definition.Resource, namespace: str = "") -> None:
         """Note that a client sends transactions to a topic, which its settings need not name."""
         if (connected := self._of_client.get(caller)) is not None:
-            connected.publishes([topic])
+            connected.publishes([topic], namespace)
 
     def join(self, topic: str, connected: Connected) -> bool:
         """Ask a client about a topic; False: it takes no transactions, or there are too many topics.

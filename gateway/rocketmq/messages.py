@@ -73,11 +73,11 @@ def types_of(topic: str, config: Config) -> list[int]:
     return [MessageType.Value(name) for name in config.types.get(topic, ())] or list(_TYPES)
 
 
-def topic_of_all(messages: list[definition.Message]) -> str:
-    """Return the one topic of the messages of a request. Raises Refusal."""
+def topic_of_all(messages: list[definition.Message], namespace: str) -> str:
+    """Return the one topic of a request's messages, in this namespace if it names none. Raises Refusal."""
     if not messages:
         raise Refusal(Code.MESSAGE_CORRUPTED, "no message to send")
-    topics = {topic_of(message.topic) for message in messages}
+    topics = {topic_of(message.topic, namespace) for message in messages}
     if len(topics) > 1:
         raise Refusal(Code.MESSAGE_CORRUPTED, "topic in message is not same")
     return topics.pop()

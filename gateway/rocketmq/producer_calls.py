@@ -27,7 +27,7 @@ async def send(call: Call, request: service.SendMessageRequest) -> service.SendM
     if len(request.messages) > limits.batch_messages_max:
         text = f"{len(request.messages)} messages are too many, a request has {limits.batch_messages_max}"
         raise Refusal(Code.PAYLOAD_TOO_LARGE, text)
-    topic = topic_of_all(list(request.messages))
+    topic = topic_of_all(list(request.messages), call.namespace)
     messages = [new_message(message, topic, call.gateway.config) for message in request.messages]
     if any(each.system_properties.message_type == MessageType.TRANSACTION for each in request.messages):
         return await prepare(call, request, messages)

@@ -69,7 +69,9 @@ class Renewals:
         end_s = now_s + self._limits.renewed_ms_max / 1_000
         for receipt in receipts:
             renewed = _Renewed(caller, now_s + self._period_s, end_s)
-            self._waiting[receipt.holder, receipt.offset] = renewed
+            place = receipt.holder, receipt.offset
+            self._waiting.pop(place, None)  # of before it came again: the last is the last
+            self._waiting[place] = renewed
         if receipts and 0 < len(attempt_id) <= ATTEMPT_CHARS_MAX:
             self._answered[caller, attempt_id] = receipts
             if len(self._answered) > ATTEMPTS_MAX:

@@ -6,9 +6,11 @@ Acknowledgements of one consumer that come while others of it are under way shar
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, TypeAlias
 
 from tarry.client.aio import AckOutcome
@@ -32,22 +34,21 @@ _Outcomes: TypeAlias = dict[int, AckOutcome]
 """By offset."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Shared:
     """A request to be made, and its answer for all who share it."""
 
     offsets: dict[int, None] = field(default_factory=dict)
-    answer: asyncio.Future[_Outcomes] = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
+    answer: asyncio.Future[_Outcomes] = field(default_factory=asyncio.Future)
+    callers: int = 0
+    until_s: float = 0.0
+    """When the last of them waits no longer."""
 
 
 class Settlement:
     """Settles deliveries by their consumers' names."""
 
-    def __init__(self, call_ms: int) -> None:
-        """Take how long a request may take that several share."""
-        self._call_s = call_ms / 1_000
+    def __init__(self) -> None:
         self._waiting: dict[tuple[ClusterAccess, Holder], deque[_Shared]] = {}
         """Requests to be made, of each consumer that has one under way."""
         self._working: set[asyncio.Task[None]] = set()
@@ -56,11 +57,18 @@ class Settlement:
         self, access: ClusterAccess, holder: Holder, offsets: Sequence[int], timeout_s: float
     ) -> list[AckOutcome]:
         """Acknowledge deliveries; an outcome for each. Raises TarryError, TimeoutError."""
-        answer = self._shared(access, holder, offsets)
-        await asyncio.wait({answer}, timeout=timeout_s)
-        if not answer.done():
+        shared = self._shared(access, holder, offsets)
+        shared.callers += 1
+        shared.until_s = max(shared.until_s, time.monotonic() + timeout_s)
+        try:
+            await asyncio.wait({shared.answer}, timeout=timeout_s)
+        finally:
+            shared.callers -= 1
+            if not shared.callers:
+                self._leave(access, holder, shared)
+        if not shared.answer.done():
             raise TimeoutError
-        outcomes = answer.result()
+        outcomes = shared.answer.result()
         return [outcomes[offset] for offset in offsets]
 
     async def settle(
@@ -90,11 +98,11 @@ class Settlement:
         for task in self._working:
             task.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
+        for shared in chain.from_iterable(self._waiting.values()):
+            shared.answer.cancel()
 
-    def _shared(
-        self, access: ClusterAccess, holder: Holder, offsets: Sequence[int]
-    ) -> asyncio.Future[_Outcomes]:
-        """Have offsets acknowledged with others; return what will be the answer for all of them."""
+    def _shared(self, access: ClusterAccess, holder: Holder, offsets: Sequence[int]) -> _Shared:
+        """Have offsets acknowledged with others; return the request of all of them."""
         waiting = self._waiting.get((access, holder))
         if waiting is None:
             waiting = self._waiting[access, holder] = deque()
@@ -104,7 +112,13 @@ class Settlement:
         if not waiting or len(waiting[-1].offsets) >= OFFSETS_MAX:
             waiting.append(_Shared())
         waiting[-1].offsets.update(dict.fromkeys(offsets))
-        return waiting[-1].answer
+        return waiting[-1]
+
+    def _leave(self, access: ClusterAccess, holder: Holder, shared: _Shared) -> None:
+        """Do not make a request that nobody waits for any more: so what waits is what callers wait for."""
+        waiting = self._waiting.get((access, holder))
+        if waiting and shared in waiting:
+            waiting.remove(shared)
 
     async def _work(self, access: ClusterAccess, holder: Holder, waiting: deque[_Shared]) -> None:
         """Make one request after another, until none waits."""
@@ -115,7 +129,8 @@ class Settlement:
                 shared.answer.add_done_callback(_retrieved)
                 offsets = list(shared.offsets)
                 try:
-                    outcomes = await self.settle(access, holder, verdict, offsets, self._call_s)
+                    left_s = shared.until_s - time.monotonic()
+                    outcomes = await self.settle(access, holder, verdict, offsets, left_s)
                 except asyncio.CancelledError:
                     shared.answer.cancel()
                     raise

@@ -65,7 +65,7 @@ async def talk(call: Call, context: Context) -> None:
                 if command.WhichOneof("command") == "settings":
                     told = await answer(call, command.settings)
                     if told.status.code == Code.OK:
-                        producer.publishes(command.settings.publishing.topics)
+                        producer.publishes(command.settings.publishing.topics, call.namespace)
                     await call.write(context.write, [told])
                     next_s = time.monotonic() + AGAIN_S
         finally:

@@ -60,9 +60,9 @@ def _asked(call: Call, topic: Resource) -> Iterator[None]:
     except Refused:
         raise
     except BaseException:  # it may count all the same
-        call.gateway.checks.sends(call.caller, topic)
+        call.gateway.checks.sends(call.caller, topic, call.namespace)
         raise
-    call.gateway.checks.sends(call.caller, topic)
+    call.gateway.checks.sends(call.caller, topic, call.namespace)
 
 
 def _check_after_ms(duration: Duration) -> int | None:

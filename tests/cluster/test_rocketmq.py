@@ -418,6 +418,9 @@ async def test_a_namespace_that_only_the_header_has_is_that_of_a_consumer_s_topi
     async with Calls(call.address, (*HEADERS, ("x-mq-namespace", "asia"))) as consumer:
         (got,) = await received(consumer, "told-once")
         assert await consumer.ack("told-once", got) == ["OK"]
+        await sent(consumer, message("told-once", b"in no other"))
+        (got,) = await received(consumer, "told-once")
+        assert got.body == b"in no other"
     async with Calls(call.address, (*HEADERS, ("x-mq-namespace", "not allowed"))) as consumer:
         assert (await consumer.receive("told-once"))[0] == "ILLEGAL_TOPIC"
 

@@ -275,6 +275,35 @@ async def test_a_renewal_that_no_node_has_taken_is_tried_again_before_the_lease_
     assert len(renewals) == 0
 
 
+async def test_what_is_delivered_again_is_renewed_from_then_on(gateway: Gateway) -> None:
+    """And those that were delivered before it are renewed at their own time."""
+    now_s = 0.0
+    renewals = Renewals(Limits(), gateway.presence, lambda: now_s)
+    gone = its_call(gateway).caller
+    first, second = (Receipt(RECEIPT.holder, number, push=True) for number in range(2))
+    renewals.add(gone, "", [first, second])
+    now_s = 20
+    renewals.add(gone, "", [first])
+    now_s = 30
+    await renewals.renew()
+    assert len(renewals) == 1
+
+
+def test_a_client_is_a_consumer_of_another_name_each_second(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a receipt of before a seek or a failover names is not what is delivered again."""
+    now_s = 7.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    call, another = its_call(gateway), Call(gateway, gateway.accesses._access("t"), "d", "JAVA", None)
+    before = call.consumer
+    now_s = 7.9
+    assert its_call(gateway).consumer == before
+    assert len({before, another.consumer, its_call(gateway, "u").consumer}) == 3
+    now_s = 8.0
+    assert call.consumer != before
+
+
 async def test_more_renewals_than_one_look_takes_are_looked_at_without_a_pause(gateway: Gateway) -> None:
     now_s = 0.0
     renewals = Renewals(Limits(), gateway.presence, lambda: now_s)

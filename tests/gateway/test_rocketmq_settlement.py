@@ -37,7 +37,7 @@ class Cluster:
 
         monkeypatch.setattr(Puller, "settle", settle)
         self.access = ClusterAccess(Settings(servers=("127.0.0.1:1",)))
-        self.settlement = Settlement(call_ms=5_000)
+        self.settlement = Settlement()
 
     def acknowledge(self, *offsets: int, holder: Holder = MINE) -> asyncio.Task[list[AckOutcome]]:
         told = self.settlement.acknowledge(self.access, holder, offsets, PATIENCE_S)
@@ -137,8 +137,8 @@ async def test_a_caller_who_waits_no_longer_takes_nothing_from_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = Cluster(monkeypatch)
-    with pytest.raises(TimeoutError):
-        await cluster.settlement.acknowledge(cluster.access, MINE, [1], 0.0)
+    first = cluster.acknowledge(1)
+    await cluster.until(1)
     gone, other = cluster.acknowledge(2), cluster.acknowledge(3)
     await asyncio.sleep(0)
     gone.cancel()
@@ -147,7 +147,23 @@ async def test_a_caller_who_waits_no_longer_takes_nothing_from_the_others(
     await cluster.until(2)
     assert cluster.offsets() == [[1], [2, 3]]
     cluster.answer(1)
-    assert await other == [OK]
+    assert await asyncio.gather(first, other) == [[OK], [OK]]
+
+
+async def test_what_nobody_waits_for_any_more_is_neither_kept_nor_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(monkeypatch)
+    first = cluster.acknowledge(1)
+    await cluster.until(1)
+    for offset in range(2, 5):
+        with pytest.raises(TimeoutError):
+            await cluster.settlement.acknowledge(cluster.access, MINE, [offset], 0.0)
+    assert [len(waiting) for waiting in cluster.settlement._waiting.values()] == [0]
+    cluster.answer(0)
+    assert await first == [OK]
+    await asyncio.sleep(0)
+    assert (cluster.offsets(), cluster.settlement._waiting) == ([[1]], {})
 
 
 async def test_at_the_end_what_is_under_way_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

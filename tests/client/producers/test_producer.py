@@ -73,6 +73,25 @@ async def test_while_enough_requests_are_in_flight_messages_wait_to_share_the_ne
     assert [len(request.records) for request in cluster.requests] == [1, 1, 6]
 
 
+async def test_what_is_gathered_goes_in_requests_of_a_size(cluster: ClusterStandIn) -> None:
+    gate = asyncio.Event()
+
+    async def hold(*_: object) -> None:
+        await gate.wait()
+
+    cluster.before_schedule = hold
+    async with connect(cluster.addresses, gather_in_flight_max=1, gather_bytes_max=200) as client:
+        producer = client.producer()
+        answers = [producer.schedule("orders", b"first", delay_ms=1)]
+        await cluster.until(lambda: len(cluster.requests) == 1)
+        answers += [producer.schedule("orders", b"x" * 90, delay_ms=1) for _ in range(7)]
+        gate.set()
+        await asyncio.gather(*answers)
+        assert [len(request.records) for request in cluster.requests] == [1, 3, 3, 1]
+        await producer.schedule_batch("orders", [b"x" * 90] * 7, delay_ms=1)
+    assert len(cluster.requests[-1].records) == 7  # of batches that is no limit
+
+
 async def test_every_request_has_the_next_sequence_from_one(cluster: ClusterStandIn) -> None:
     async with connect(cluster.addresses) as client:
         producer = client.producer()
