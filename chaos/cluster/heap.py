@@ -29,7 +29,9 @@ def write():
     os.nice(19)  # the nodes go first
     file = os.environ["SOAK_HEAP"]
     found = {}
-    for stat in tracemalloc.take_snapshot().statistics("lineno"):
+    snapshot = tracemalloc.take_snapshot()
+    tracemalloc.stop()  # of the copy: else what follows is traced as well, and takes ten times as long
+    for stat in snapshot.statistics("lineno"):
         found[str(stat.traceback[0])] = stat.size
     with open(file + ".new", "w") as out:
         json.dump(found, out)
@@ -51,7 +53,7 @@ holds a lock that fork waits for, such as that of the standard library's executo
 
 
 PATIENCE_S: Final = 180
-"""For an answer: one of a node with 60 MiB takes 20 s of a busy core, and all nodes are asked together."""
+"""For an answer, on a busy machine: all nodes are asked together."""
 
 
 def traced(node: LocalNode) -> None:
