@@ -113,16 +113,15 @@ class Call:
         """The client that calls."""
         return self.access, self.client_id
 
-    @property
-    def consumer(self) -> str:
-        """Name of the client as a consumer: of what it gets in one second at this gateway.
+    def consumer(self, selected: str) -> str:
+        """Return the client's name as a consumer: of what it gets in one second at this gateway, so selected.
 
         So what it acknowledges together shares requests; but after a group was moved back, or a leader
         died, a receipt of before settles nothing of what is delivered again, and what it keeps counts
         against no bound on the bytes of what it gets later.
         """
         period = int(time.monotonic() / CONSUMER_S)
-        told = f"{id(self.access)} {period} {self.client_id}".encode()
+        told = repr((id(self.access), period, self.client_id, selected)).encode()
         return f"rocketmq-{hmac.digest(self.gateway.names, told, 'sha256').hex()[:16]}"
 
     def topic_of(self, resource: Resource) -> str:

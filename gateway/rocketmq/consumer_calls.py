@@ -51,7 +51,7 @@ async def receive(call: Call, request: service.ReceiveMessageRequest, write: Wri
     puller = call.access.client.puller(
         topic,
         group,
-        name=call.consumer,
+        name=call.consumer(request.filter_expression.expression),
         tags=tags,
         filter=condition,
         lease_ms=lease_ms,

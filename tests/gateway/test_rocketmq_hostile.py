@@ -296,12 +296,13 @@ def test_a_client_is_a_consumer_of_another_name_each_second(
     now_s = 7.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     call, another = its_call(gateway), Call(gateway, gateway.accesses._access("t"), "d", "JAVA", None)
-    before = call.consumer
+    before = call.consumer("*")
     now_s = 7.9
-    assert its_call(gateway).consumer == before
-    assert len({before, another.consumer, its_call(gateway, "u").consumer}) == 3
+    assert its_call(gateway).consumer("*") == before
+    others = another.consumer("*"), its_call(gateway, "u").consumer("*"), call.consumer("tag")
+    assert len({before, *others}) == 4
     now_s = 8.0
-    assert call.consumer != before
+    assert call.consumer("*") != before
 
 
 async def test_more_renewals_than_one_look_takes_are_looked_at_without_a_pause(gateway: Gateway) -> None:
