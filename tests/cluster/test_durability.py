@@ -131,6 +131,10 @@ async def test_a_request_may_ask_for_more_than_the_cluster_s_durability(
         )
         assert done.returncode == 0, done.stderr
         assert await flushed(client) >= 2
+        await client.operator().set_cluster(durability="sync")
+        for number in range(10):  # less than the cluster's is not to be had
+            await client.producer().schedule("sync", b"%d" % number, delay_ms=3_600_000, durability="async")
+            assert await flushed(client) >= 2
 
 
 async def test_a_node_whose_machine_lost_its_power_comes_back_as_a_newcomer(
