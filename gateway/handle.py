@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from tarry.client.integers import UINT32_MAX, UINT64_MAX
+
+H = TypeVar("H")
+T = TypeVar("T")
 
 HOLDERS_AT_ONCE: Final = 16
 """Holders whose messages one request settles at a time: each is a call to the cluster."""
@@ -22,6 +27,19 @@ class Holder:
     queue: int
     incarnation: int
     """Of the cluster, as it delivered: in another one what the handle names is another message."""
+
+
+async def each_at_once(holders: Collection[H], work: Callable[[H], Awaitable[T]]) -> list[T]:
+    """Return what the work returns for each holder, HOLDERS_AT_ONCE at a time; mostly there is one."""
+    if len(holders) == 1:
+        return [await work(holder) for holder in holders]
+    gate = asyncio.Semaphore(HOLDERS_AT_ONCE)
+
+    async def of_one(holder: H) -> T:
+        async with gate:
+            return await work(holder)
+
+    return await asyncio.gather(*map(of_one, holders))
 
 
 def are_in_range(queue: int, incarnation: int, offset: int) -> bool:

@@ -81,6 +81,7 @@ class Accumulator:
 
     def __init__(self, settings: Settings, send: Send) -> None:
         self._settings = settings
+        self._bytes_max = min(settings.batch_bytes_max, settings.gather_bytes_max)
         self._send = send
         self._open: tuple[dict[Time, SharedRequest], ...] = ({}, {}, {}, {})
         """Without idempotency keys, and with; then the same of those that ask to be flushed."""
@@ -111,9 +112,7 @@ class Accumulator:
         shared.put(topic, value, mask, jitter_ms, record, waiter)
         self.waiting += 1
         settings = self._settings
-        if len(shared.records) >= settings.batch_messages_max or shared.record_bytes >= min(
-            settings.batch_bytes_max, settings.gather_bytes_max
-        ):
+        if len(shared.records) >= settings.batch_messages_max or shared.record_bytes >= self._bytes_max:
             self._sealed.append(opened.pop(time))
         if self._timer is None:
             loop = asyncio.get_running_loop()

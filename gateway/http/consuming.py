@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncGenerator
@@ -14,7 +13,7 @@ from tarry.client.aio import AckOutcome
 from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import TarryError
-from tarry.gateway.handle import HOLDERS_AT_ONCE, Holder
+from tarry.gateway.handle import Holder, each_at_once
 from tarry.gateway.http import fields
 from tarry.gateway.http.asking import content, content_bytes
 from tarry.gateway.http.bodies import BodyAs, json_of, made
@@ -171,16 +170,14 @@ async def _settled(call: Call, verdict: Verdict) -> fields.SettledMessages:
     if len(offsets) > HOLDERS_MAX:
         text = f"handles: they are of {len(offsets)} calls of receive, and a request settles {HOLDERS_MAX}"
         raise RequestRefused(GatewayReason.REQUEST_INVALID, text)
-    gate = asyncio.Semaphore(HOLDERS_AT_ONCE)
 
     async def of_one(holder: Holder) -> list[AckOutcome] | TarryError:
-        async with gate:
-            try:
-                return await _settle(call, holder, verdict, offsets[holder])
-            except TarryError as error:
-                return error
+        try:
+            return await _settle(call, holder, verdict, offsets[holder])
+        except TarryError as error:
+            return error
 
-    answers = await asyncio.gather(*map(of_one, offsets))
+    answers = await each_at_once(offsets, of_one)
     errors = [answer for answer in answers if isinstance(answer, TarryError)]
     if len(errors) == len(answers):
         raise errors[0]

@@ -40,7 +40,7 @@ class Accesses:
             token=None,
             batch_messages_max=config.limits.batch_messages_max,
             batch_bytes_max=BATCH_BYTES_MAX,
-            gather_in_flight_max=2,
+            gather_in_flight_max=2,  # larger requests, and one that hangs holds up no other
         )
         self._keys = {key.access_key: key for key in config.key}
         self._of_token: dict[str | None, ClusterAccess] = {}

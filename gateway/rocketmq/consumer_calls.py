@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from google.protobuf.duration_pb2 import Duration
@@ -15,7 +15,7 @@ from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import TarryError
 from tarry.client.integers import UINT32_MAX
-from tarry.gateway.handle import HOLDERS_AT_ONCE, Holder
+from tarry.gateway.handle import Holder, each_at_once
 from tarry.gateway.poll import received
 from tarry.gateway.rocketmq.call import Call
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
@@ -183,12 +183,6 @@ def _now() -> Timestamp:
     return now
 
 
-_Places: TypeAlias = dict[int, list[int]]
-"""By offset: its places in a request."""
-_Answers: TypeAlias = list[tuple[int, definition.Status]]
-"""Places, and the status of each."""
-
-
 async def acknowledge(call: Call, request: service.AckMessageRequest) -> service.AckMessageResponse:
     """Acknowledge messages: they are done. Each has a status of its own."""
     topic, group = call.topic_of(request.topic), group_of(request.group)
@@ -198,7 +192,7 @@ async def acknowledge(call: Call, request: service.AckMessageRequest) -> service
     if len(entries) > limits.batch_messages_max:
         text = f"{len(entries)} handles are too many, a request has {limits.batch_messages_max}"
         raise Refusal(Code.PAYLOAD_TOO_LARGE, text)
-    places: dict[Holder, _Places] = {}
+    places: dict[Holder, dict[int, list[int]]] = {}
     answers = [status() for _ in entries]
     for at, entry in enumerate(entries):
         try:
@@ -207,7 +201,11 @@ async def acknowledge(call: Call, request: service.AckMessageRequest) -> service
             answers[at] = status_of_error(refusal)
         else:
             places.setdefault(receipt.holder, {}).setdefault(receipt.offset, []).append(at)
-    for told in await _each_acknowledged(call, places):
+
+    async def acknowledged(holder: Holder) -> list[tuple[int, definition.Status]]:
+        return await _acknowledged(call, holder, places[holder])
+
+    for told in await each_at_once(places, acknowledged):
         for at, answer in told:
             answers[at] = answer
     codes = {answer.code for answer in answers}
@@ -223,20 +221,9 @@ async def acknowledge(call: Call, request: service.AckMessageRequest) -> service
     )
 
 
-async def _each_acknowledged(call: Call, places: Mapping[Holder, _Places]) -> list[_Answers]:
-    """Acknowledge offsets of several consumers; mostly there is one, with one."""
-    if len(places) < 2:
-        return [await _acknowledged(call, *one) for one in places.items()]
-    gate = asyncio.Semaphore(HOLDERS_AT_ONCE)
-
-    async def acknowledged(holder: Holder, of_holder: _Places) -> _Answers:
-        async with gate:
-            return await _acknowledged(call, holder, of_holder)
-
-    return await asyncio.gather(*(acknowledged(*one) for one in places.items()))
-
-
-async def _acknowledged(call: Call, holder: Holder, places: _Places) -> _Answers:
+async def _acknowledged(
+    call: Call, holder: Holder, places: dict[int, list[int]]
+) -> list[tuple[int, definition.Status]]:
     """Acknowledge offsets of one consumer; return the status for each place in the request."""
     try:
         settlement = call.gateway.settlement

@@ -17,7 +17,7 @@ from tarry.client.aio import AckOutcome
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import Refused, TarryError
 from tarry.gateway.cluster_access import ClusterAccess
-from tarry.gateway.handle import HOLDERS_AT_ONCE, Holder
+from tarry.gateway.handle import Holder, each_at_once
 from tarry.gateway.rocketmq.access import Caller
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Limits
@@ -101,14 +101,13 @@ class Renewals:
 
     async def renew(self) -> bool:
         """Renew what is due for it now. Return whether more is due than one look takes."""
-        now_s, gate = self._clock_s(), asyncio.Semaphore(HOLDERS_AT_ONCE)
+        now_s = self._clock_s()
         chosen, looked_at = self._due(now_s)
 
-        async def extended(access: ClusterAccess, holder: Holder, listed: list[tuple[int, _Renewed]]) -> bool:
-            async with gate:
-                return await self._extended(access, holder, listed, now_s)
+        async def extended(key: tuple[ClusterAccess, Holder]) -> bool:
+            return await self._extended(*key, chosen[key], now_s)
 
-        answered = await asyncio.gather(*(extended(*key, listed) for key, listed in chosen.items()))
+        answered = await each_at_once(chosen, extended)
         return looked_at == STEP_MAX and all(answered)
 
     def _due(self, now_s: float) -> tuple[_Due, int]:

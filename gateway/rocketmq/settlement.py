@@ -95,11 +95,11 @@ class Settlement:
 
     async def end(self) -> None:
         """Give up what is under way."""
+        for shared in chain.from_iterable(self._waiting.values()):
+            shared.answer.cancel()
         for task in self._working:
             task.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
-        for shared in chain.from_iterable(self._waiting.values()):
-            shared.answer.cancel()
 
     def _shared(self, access: ClusterAccess, holder: Holder, offsets: Sequence[int]) -> _Shared:
         """Have offsets acknowledged with others; return the request of all of them."""
@@ -126,7 +126,6 @@ class Settlement:
         try:
             while waiting:
                 shared = waiting.popleft()
-                shared.answer.add_done_callback(_retrieved)
                 offsets = list(shared.offsets)
                 try:
                     left_s = shared.until_s - time.monotonic()
@@ -136,14 +135,8 @@ class Settlement:
                     raise
                 except Exception as error:  # noqa: BLE001 - those who share it tell of it
                     shared.answer.set_exception(error)
+                    shared.answer.exception()  # retrieved: it may be that nobody waits for it any more
                 else:
                     shared.answer.set_result(dict(zip(offsets, outcomes, strict=True)))
         finally:
             del self._waiting[access, holder]
-            for shared in waiting:
-                shared.answer.cancel()
-
-
-def _retrieved(answer: asyncio.Future[_Outcomes]) -> None:
-    if not answer.cancelled():
-        answer.exception()  # it may be that nobody waits for it any more: it is no news

@@ -43,6 +43,12 @@ class Cluster:
         told = self.settlement.acknowledge(self.access, holder, offsets, PATIENCE_S)
         return asyncio.create_task(told)
 
+    async def begun(self, *offsets: int) -> asyncio.Task[list[AckOutcome]]:
+        """Acknowledge; return once its request, the first, is under way."""
+        told = self.acknowledge(*offsets)
+        await self.until(1)
+        return told
+
     async def until(self, requests: int) -> None:
         async with asyncio.timeout(PATIENCE_S):
             while len(self.asked) < requests:  # noqa: ASYNC110 - turns of the event loop, and no time
@@ -63,8 +69,7 @@ async def test_what_comes_while_a_request_is_under_way_shares_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = Cluster(monkeypatch)
-    first = cluster.acknowledge(1)
-    await cluster.until(1)
+    first = await cluster.begun(1)
     others = [cluster.acknowledge(2, 3), cluster.acknowledge(4), cluster.acknowledge(3)]
     await asyncio.sleep(0)
     assert cluster.offsets() == [[1]]
@@ -98,8 +103,7 @@ async def test_a_request_has_so_many_offsets_and_those_beyond_go_with_the_one_af
 ) -> None:
     monkeypatch.setattr(settlement, "OFFSETS_MAX", 2)
     cluster = Cluster(monkeypatch)
-    told = [cluster.acknowledge(0)]
-    await cluster.until(1)
+    told = [await cluster.begun(0)]
     told += [cluster.acknowledge(offset) for offset in range(1, 6)]
     await asyncio.sleep(0)
     for number in range(4):
@@ -114,8 +118,7 @@ async def test_all_who_share_a_request_are_told_its_error_and_the_next_goes_on(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     cluster = Cluster(monkeypatch)
-    first = cluster.acknowledge(1)
-    await cluster.until(1)
+    first = await cluster.begun(1)
     others = [cluster.acknowledge(2), cluster.acknowledge(3)]
     await asyncio.sleep(0)
     cluster.refuse(0, error)
@@ -127,8 +130,7 @@ async def test_all_who_share_a_request_are_told_its_error_and_the_next_goes_on(
 
 async def test_what_a_deleted_topic_s_consumers_have_is_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(monkeypatch)
-    told = cluster.acknowledge(1, 2)
-    await cluster.until(1)
+    told = await cluster.begun(1, 2)
     cluster.refuse(0, NotFound("TOPIC_UNKNOWN", "no such topic"))
     assert await told == [STALE, STALE]
 
@@ -137,8 +139,7 @@ async def test_a_caller_who_waits_no_longer_takes_nothing_from_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = Cluster(monkeypatch)
-    first = cluster.acknowledge(1)
-    await cluster.until(1)
+    first = await cluster.begun(1)
     gone, other = cluster.acknowledge(2), cluster.acknowledge(3)
     await asyncio.sleep(0)
     gone.cancel()
@@ -154,8 +155,7 @@ async def test_what_nobody_waits_for_any_more_is_neither_kept_nor_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = Cluster(monkeypatch)
-    first = cluster.acknowledge(1)
-    await cluster.until(1)
+    first = await cluster.begun(1)
     for offset in range(2, 5):
         with pytest.raises(TimeoutError):
             await cluster.settlement.acknowledge(cluster.access, MINE, [offset], 0.0)
@@ -168,8 +168,7 @@ async def test_what_nobody_waits_for_any_more_is_neither_kept_nor_sent(
 
 async def test_at_the_end_what_is_under_way_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(monkeypatch)
-    told = [cluster.acknowledge(1)]
-    await cluster.until(1)
+    told = [await cluster.begun(1)]
     told.append(cluster.acknowledge(2))
     await asyncio.sleep(0)
     await cluster.settlement.end()
