@@ -380,7 +380,7 @@ class Driver:
 
     def _is_quick(self, batch: Batch) -> bool:
         small = batch.size_bytes <= AT_ONCE_BYTES_MAX and not self._journal.is_long(batch)
-        return small and (batch.deferred or self._write_journal.quick)
+        return small and (batch.deferred or self._write_journal.quick(batch.size_bytes))
 
     def _answer_flushed(self) -> None:
         if self._proposals.awaits_flush:
@@ -438,8 +438,11 @@ class Driver:
         await asyncio.shield(writing)
 
     def _begin_write(self, batch: Batch) -> asyncio.Future[Any]:
-        tells = not batch.deferred and not self._journal.is_long(batch)  # how quick the disk is
-        run = self._write_journal if tells else self._write_journal.long
+        run: RunBlocking = self._write_journal  # and notes how quick the disk is
+        if batch.deferred or self._journal.is_long(batch):
+            run = self._write_journal.long
+        elif batch.size_bytes > AT_ONCE_BYTES_MAX:
+            run = self._write_journal.large
         write = run(partial(self._journal.write, batch))
         self._writing = asyncio.ensure_future(self._replica.holds.steps("journal write", write))
         return self._writing

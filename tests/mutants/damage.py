@@ -243,8 +243,8 @@ MUTANTS = (
     Mutant(
         "a_stall_is_not_remembered",
         "a disk that stalls now and then costs the lease each time",
-        "            if now - began >= STALL_S:\n                self._pause(now)\n",
-        "",
+        "        self._took_s.append(took_s)\n        if took_s >= STALL_S:\n",
+        "        self._took_s.append(took_s)\n        if False:\n",
         (
             "tests/replication/driver/test_adaptive_writes.py::test_a_stall_is_remembered_for_30_s_however_many_writes_there_are",
         ),
@@ -261,7 +261,7 @@ MUTANTS = (
     Mutant(
         "a_slow_disk_is_written_on_the_loop",
         "heartbeats wait for the disk",
-        "return max(self._took_s) < QUICK_S and self._now() >= self._pause_ends_s",
+        "return max(self._took_s) < quick_s and self._now() >= self._pause_ends_s",
         "return self._now() >= self._pause_ends_s",
         (
             "tests/replication/driver/test_adaptive_writes.py::test_a_quick_disk_is_written_on_the_loop_once_that_is_known",

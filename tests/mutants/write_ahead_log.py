@@ -215,17 +215,35 @@ MUTANTS = (
     Mutant(
         "a_new_segment_counts_as_a_slow_disk",
         "each new segment makes the journal's writes go by a thread for a while",
-        "run = self._write_journal if tells else self._write_journal.long",
-        "run = self._write_journal",
+        "            run = self._write_journal.long\n",
+        "            pass\n",
         (
             "tests/replication/test_cluster.py::test_a_write_that_takes_long_whatever_the_disk_does_not_tell_of_the_disk",
+        ),
+    ),
+    Mutant(
+        "a_stall_in_a_thread_is_remembered",
+        "a busy machine writes the journal by a thread for half a minute, again and again",
+        "if took_s >= STALL_S and self._now() < self._pause_ends_s:",
+        "if took_s >= STALL_S:",
+        (
+            "tests/replication/driver/test_adaptive_writes.py::test_a_stall_in_a_thread_alone_is_not_remembered",
+        ),
+    ),
+    Mutant(
+        "what_is_larger_is_written_on_the_loop_as_long_as_what_is_small",
+        "many batches make entries of one each, with half as many messages a second",
+        "quick_s = SMALL_QUICK_S if size_bytes <= SMALL_BYTES_MAX else QUICK_S",
+        "quick_s = SMALL_QUICK_S",
+        (
+            "tests/replication/driver/test_adaptive_writes.py::test_one_slow_write_is_enough_to_go_to_a_thread_for_a_while",
         ),
     ),
     Mutant(
         "a_long_write_counts_as_a_slow_disk",
         "each new segment makes the journal's writes go by a thread for a while",
         "return await self._in_thread(work)",
-        "return await self._in_thread(lambda: self.at_once(work))",
+        "return await self._in_thread(lambda: self._timed(work, self._note))",
         (
             "tests/replication/driver/test_adaptive_writes.py::test_a_long_write_goes_to_the_same_thread_and_says_nothing_of_the_disk",
         ),

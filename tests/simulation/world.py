@@ -68,9 +68,9 @@ class SimWrites(Writes):
         super().__init__(off_loop)
         self._node = node
 
-    @property
-    def quick(self) -> bool:
-        """Drawn anew each time."""
+    def quick(self, size_bytes: int) -> bool:
+        """Return what is drawn anew each time."""
+        del size_bytes
         world = self._node.world
         return self._node.sync_s <= QUICK_SYNC_S and world.draws.random() < world.at_once
 

@@ -9,8 +9,22 @@ from collections.abc import Callable
 import pytest
 
 from tarry.replication.blocking import in_own_thread, in_thread
-from tarry.replication.driver.adaptive_writes import PAUSE_S_MIN, QUICK_S, STALL_S, WRITES, AdaptiveWrites
+from tarry.replication.driver.adaptive_writes import (
+    PAUSE_S_MIN,
+    QUICK_S,
+    SMALL_BYTES_MAX,
+    SMALL_QUICK_S,
+    STALL_S,
+    WRITES,
+    AdaptiveWrites,
+)
 from tests.simulation.virtual_loop import VirtualLoop, run
+
+
+async def written(
+    writes: AdaptiveWrites, work: Callable[[], object], size_bytes: int = SMALL_BYTES_MAX
+) -> object:
+    return writes.at_once(work) if writes.quick(size_bytes) else await writes(work)
 
 
 class Disk:
@@ -19,6 +33,10 @@ class Disk:
     def __init__(self) -> None:
         self.now = 0.0
         self.adaptive = AdaptiveWrites(in_thread, lambda: self.now)
+
+    async def __call__(self, took_s: float, size_bytes: int = SMALL_BYTES_MAX) -> bool:
+        """Write as the driver does; return whether it was on the loop."""
+        return bool(await written(self.adaptive, self.write(took_s), size_bytes))
 
     def write(self, took_s: float) -> Callable[[], bool]:
         def work() -> bool:
@@ -29,49 +47,62 @@ class Disk:
 
 
 async def test_a_quick_disk_is_written_on_the_loop_once_that_is_known() -> None:
-    disk = Disk()
-    on_loop = [await disk.adaptive(disk.write(QUICK_S / 4)) for _ in range(WRITES + 2)]
-    assert on_loop == [False] * WRITES + [True] * 2
+    for size_bytes, quick_s in ((SMALL_BYTES_MAX, SMALL_QUICK_S), (SMALL_BYTES_MAX + 1, QUICK_S)):
+        disk = Disk()
+        on_loop = [await disk(0.9 * quick_s, size_bytes) for _ in range(WRITES + 2)]
+        assert on_loop == [False] * WRITES + [True] * 2
 
 
 async def test_a_long_write_goes_to_the_same_thread_and_says_nothing_of_the_disk() -> None:
     disk = Disk()
     assert await quiet(disk, 0.0)
     assert not await disk.adaptive.long(disk.write(STALL_S))
-    assert disk.adaptive.quick
+    assert disk.adaptive.quick(SMALL_BYTES_MAX + 1)
     threads: list[str] = []
     disk.adaptive = AdaptiveWrites(in_own_thread("journal"), lambda: disk.now)
-    for write in (disk.adaptive, disk.adaptive.long):
+    for write in (disk.adaptive, disk.adaptive.long, disk.adaptive.large):
         await write(lambda: threads.append(threading.current_thread().name))
-    assert threads == ["journal_0", "journal_0"]
+    assert threads == ["journal_0"] * 3
+
+
+async def test_a_large_write_is_in_the_durations_and_says_nothing_of_small_ones() -> None:
+    disk = Disk()
+    assert await quiet(disk, 0.0)
+    before = sum(disk.adaptive.durations.counts)
+    assert not await disk.adaptive.large(disk.write(STALL_S))
+    assert sum(disk.adaptive.durations.counts) == before + 1
+    assert disk.adaptive.quick(SMALL_BYTES_MAX + 1)
 
 
 async def test_one_slow_write_is_enough_to_go_to_a_thread_for_a_while() -> None:
     disk = Disk()
     for _ in range(WRITES + 1):
-        await disk.adaptive(disk.write(0.0))
-    assert await disk.adaptive(disk.write(QUICK_S))  # nobody could know
-    on_loop = [await disk.adaptive(disk.write(0.0)) for _ in range(WRITES + 1)]
-    assert on_loop == [False] * WRITES + [True]
+        await disk(0.0)
+    assert await disk(SMALL_QUICK_S)  # nobody could know
+    assert [await disk(0.0) for _ in range(WRITES + 1)] == [False] * WRITES + [True]
+    assert await disk(QUICK_S)
+    assert await disk(0.0)
+    of_more = [await disk(0.0, SMALL_BYTES_MAX + 1) for _ in range(WRITES)]
+    assert of_more == [False] * (WRITES - 1) + [True]
 
 
 async def quiet(disk: Disk, seconds: float) -> bool:
     """Let time pass, and a few quick writes; return whether the last one was on the loop."""
     disk.now += seconds
-    return [await disk.adaptive(disk.write(0.0)) for _ in range(WRITES + 1)][-1]
+    return [await disk(0.0) for _ in range(WRITES + 1)][-1]
 
 
 async def test_a_stall_is_remembered_for_30_s_however_many_writes_there_are() -> None:
     disk = Disk()
     assert await quiet(disk, 0.0)
-    assert await disk.adaptive(disk.write(STALL_S))
+    assert await disk(STALL_S)
     assert not await quiet(disk, PAUSE_S_MIN - 0.001)
     assert await quiet(disk, 0.002)
 
 
 async def pause_after_stall(disk: Disk) -> int:
     """Stall; return for how many seconds nothing is written on the loop then."""
-    await disk.adaptive(disk.write(2 * STALL_S))
+    await disk(2 * STALL_S)
     seconds = 0
     while not await quiet(disk, 1.0):
         seconds += 1
@@ -90,11 +121,18 @@ async def test_stalls_that_come_again_are_remembered_for_longer_and_forgotten_in
 async def test_a_stall_in_a_thread_prolongs_the_pause() -> None:
     disk = Disk()
     await quiet(disk, 0.0)
-    await disk.adaptive(disk.write(STALL_S))
+    await disk(STALL_S)
     disk.now += PAUSE_S_MIN - 1
-    assert not await disk.adaptive(disk.write(2 * STALL_S))
+    assert not await disk(2 * STALL_S)
     assert not await quiet(disk, 2 * PAUSE_S_MIN - 1)
     assert await quiet(disk, 2)
+
+
+async def test_a_stall_in_a_thread_alone_is_not_remembered() -> None:
+    """A thread that waits for the interpreter's lock seems to stall."""
+    disk = Disk()
+    assert not await disk(2 * STALL_S)
+    assert await quiet(disk, 0.0)
 
 
 def leases_lost(stall_every_s: float, minutes: int) -> int:
@@ -130,7 +168,7 @@ def leases_lost(stall_every_s: float, minutes: int) -> int:
         beats = asyncio.create_task(beat())
         disk = AdaptiveWrites(beside, lambda: loop.now)
         for _ in range(minutes * 6_000):
-            await disk(work)
+            await written(disk, work)
             await asyncio.sleep(0.01)
         beats.cancel()
 
@@ -145,7 +183,7 @@ def test_a_disk_that_stalls_every_few_seconds_costs_one_lease_and_not_each_time(
 async def test_a_write_of_just_the_limit_is_not_quick() -> None:
     disk = Disk()
     for _ in range(2 * WRITES):
-        assert not await disk.adaptive(disk.write(QUICK_S))
+        assert not await disk(SMALL_QUICK_S)
 
 
 async def test_what_a_write_raises_is_raised_on_the_loop_and_in_a_thread() -> None:
@@ -156,4 +194,4 @@ async def test_what_a_write_raises_is_raised_on_the_loop_and_in_a_thread() -> No
 
     for _ in range(WRITES + 2):
         with pytest.raises(OSError, match="no"):
-            await disk.adaptive(fail)
+            await written(disk.adaptive, fail)
