@@ -49,7 +49,7 @@ Figures: TypeAlias = dict[str, float]
 Compared: TypeAlias = dict[str, Figures]
 """By figure: `sync`, `async`, `ratio` and its quartiles."""
 
-TOPIC: Final = "bench"
+TOPIC: Final = "orders"  # RocketMQ has one of its own by the name of its cluster
 ENTRY: Final = 500
 SETTLING_S: Final = 1.0
 READY_S: Final = 60.0

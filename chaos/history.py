@@ -237,6 +237,13 @@ class HalfMessage:
     received_ms: int
 
 
+class OpenRead(NamedTuple):
+    """A list of open transactions; `begun_s`: when it was asked for, of the monotonic clock."""
+
+    begun_s: float
+    transactions: frozenset[str]
+
+
 @dataclass(slots=True)
 class Transactions:
     """Transactions, and what was seen of them."""
@@ -250,6 +257,9 @@ class Transactions:
     database: dict[str, bool] = field(default_factory=dict)
     """By name: whether what the transaction is of has happened; as the program's database says in the end."""
     ended: list[TransactionEnded] = field(default_factory=list)
+    answered_s: dict[str, float] = field(default_factory=dict)
+    """By name: when an end was answered first, of the monotonic clock."""
+    open_reads: list[OpenRead] = field(default_factory=list)
     messages: list[HalfMessage] = field(default_factory=list)
     letters: list[HalfMessage] = field(default_factory=list)
 

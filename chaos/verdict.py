@@ -192,6 +192,7 @@ def _found(scenario: Scenario, history: History, known: History) -> dict[str, Se
         "fires whose message was lost": fires.lost(history.fires),
         "fires before their time": fires.early(history.fires, scenario.tolerance_ms),
         "transactions with answers that differ": transactions.contradicted(history.transactions),
+        "transactions that were open again": transactions.open_again(history.transactions),
         "transactions that ended otherwise than the database": transactions.against_the_database(
             history.transactions
         ),

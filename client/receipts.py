@@ -26,6 +26,7 @@ from tarry.proto.ledger.chunk import Chunk, pack
 from tarry.proto.ledger.parquet import close
 from tarry.proto.ledger.schema import REPEATED, Kind, Missing, gap_detail, numbered
 from tarry.proto.ledger.segment import OpenSegment, closed, recover
+from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchResponse
 
 log = logging.getLogger(__name__)
@@ -77,6 +78,12 @@ class Receipts:
             _Row(Kind.PRODUCED, name, -1, _now_ms(), Place(*place), REPEATED if at in again else None)
             for at, (name, place) in enumerate(zip(names, places, strict=True))
         )
+
+    def committed(self, topic: str, message_id: str, due_ms: int, *, repeated: bool) -> None:
+        """Note that a transaction's commit has its OK; repeated: it had been committed before."""
+        known = MessageId.parse(message_id)
+        place = Place(known.hour, known.global_index, due_ms)
+        self._add([_Row(Kind.PRODUCED, topic, -1, _now_ms(), place, REPEATED if repeated else None)])
 
     def received(self, topic: str, queue: int, term: int, places: Sequence[Place]) -> None:
         """Note messages of a batch that the application was given; term: of the leader that delivered it."""

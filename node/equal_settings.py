@@ -6,13 +6,15 @@ machine: its disk, its ledger, its connections.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from tarry.node.config import Consensus, Limits, NodeConfig
+from tarry.node.config import CheckTimes, Consensus, Limits, NodeConfig
 from tarry.proto.tarry_peer_pb2 import SettingList
 
 OF_MACHINES: Final = frozenset({"disk_free_bytes_min"})
@@ -29,7 +31,7 @@ KEYS: Final = (
         )
     ),
     "transactions.check_after_ms", "transactions.check_pauses_ms", "transactions.checks_max",
-    "transactions.checks_per_s_max",
+    "transactions.checks_per_s_max", "transactions.groups",
     "dispatch.clock_offset_ms_max", "dispatch.clock_wrong_ms_max",
 )  # fmt: skip
 NAMES_MAX: Final = 1_000
@@ -58,7 +60,17 @@ def told(config: NodeConfig) -> bytes:
 def _value(config: NodeConfig, key: str) -> str:
     section, _, name = key.rpartition(".")
     value = getattr(getattr(config, section) if section else config, name)
+    if isinstance(value, dict):
+        return _tables(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _tables(tables: Mapping[str, CheckTimes]) -> str:
+    """Return tables of producer groups as JSON; of what is too long to be shown whole, a digest."""
+    text = json.dumps({name: table.model_dump() for name, table in tables.items()}, sort_keys=True)
+    if len(text) <= VALUE_CHARS_MAX:
+        return text
+    return f"{len(tables)} tables, sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def heard(settings: bytes) -> dict[str, str]:

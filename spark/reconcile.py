@@ -89,7 +89,8 @@ class Reconciliation:
             found.append(order.out_of_order(self.rows, self.begins))
         if self.fires:
             found.append(fires.wrong_fires(self.rows, self.span, self.options.from_ms))
-        found.append(transactions.wrong_transactions(self.rows))
+        every_hour = ledger.rows(self.spark, self.sound)  # halves have none, and their messages any
+        found.append(self._in_span(transactions.wrong_transactions(every_hour, self.span)))
         self._write_violations(found)
         self._write_missing()
         self.say("summary")

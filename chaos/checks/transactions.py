@@ -27,6 +27,17 @@ def contradicted(seen: Transactions) -> tuple[TransactionEnded, ...]:
     return tuple(one for one in sorted(seen.ended) if first.setdefault(one.transaction, one) != one)
 
 
+def open_again(seen: Transactions) -> tuple[str, ...]:
+    """Return transactions shown as open by a list that was asked for behind the answer to their end."""
+    found = {
+        name
+        for read in seen.open_reads
+        for name in read.transactions
+        if seen.answered_s.get(name, read.begun_s) < read.begun_s
+    }
+    return tuple(sorted(found))
+
+
 def against_the_database(seen: Transactions) -> tuple[TransactionEnded, ...]:
     """Return ends other than the database's; where nobody answers checks, unresolved is right."""
     wanted = {name: COMMITTED if placed else ROLLED_BACK for name, placed in seen.database.items()}

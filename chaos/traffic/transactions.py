@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from enum import StrEnum, auto
@@ -14,13 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tarry.chaos.history import HalfMessage, Transactions
+from tarry.chaos.history import HalfMessage, OpenRead, Transactions
 from tarry.chaos.history import TransactionEnded as Ended
 from tarry.chaos.traffic.orders import DELAY_MS, GROUP, TOPIC, Checking, Database
 from tarry.chaos.traffic.recurring import insisted
 from tarry.chaos.traffic.traffic import patiently
 from tarry.client.aio import Client, TransactionInfo
 from tarry.client.errors import NotFound, OutcomeUnknown, Overloaded, TransactionEnded, Unavailable
+from tarry.client.transactions.transactions import PAGE_MAX
 from tarry.proto.dead_letters import UNRESOLVED, dead_letter_topic
 
 GONE: Final = "gone"
@@ -29,6 +31,8 @@ LETTERS: Final = dead_letter_topic(TOPIC, UNRESOLVED)
 MAIL: Final = "mail"
 """The group of the consumers."""
 AGAIN_S: Final = 0.2
+READ_S: Final = 0.05
+"""Between lists of open ones."""
 SETTLES_S: Final = 60.0
 ONE_TOO_MANY_S: Final = 1.0
 """In which one too many would come."""
@@ -66,12 +70,13 @@ class Shop:
 
     @asynccontextmanager
     async def going_on(self) -> AsyncIterator[None]:
-        """Consume while the block lasts; a failure of that ends it."""
+        """Consume, and list open ones, while the block lasts; a failure of that ends it."""
         await insisted(lambda: self._client.operator().create_topic(TOPIC))
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(self._consume(TOPIC, self.seen.messages)),
                 tasks.create_task(self._consume(LETTERS, self.seen.letters)),
+                tasks.create_task(self._read_open_ones()),
             ]
             try:
                 yield
@@ -115,6 +120,7 @@ class Shop:
         end = transactions.commit if placed else transactions.rollback
         try:
             self._see(await insisted(lambda: end(group, name)))
+            self.seen.answered_s.setdefault(name, time.monotonic())
         except TransactionEnded as error:
             self.refused.append(f"{name} {error.state}")
 
@@ -149,6 +155,19 @@ class Shop:
         settled = await patiently(come, SETTLES_S) and settled
         await asyncio.sleep(ONE_TOO_MANY_S)
         return settled
+
+    async def _read_open_ones(self) -> None:
+        transactions = self._client.transactions()
+        while True:
+            begun_s = time.monotonic()
+            try:
+                page = await transactions.list_page(size=PAGE_MAX)
+            except (Unavailable, OutcomeUnknown, Overloaded):
+                pass
+            else:
+                names = frozenset(one.name for one in page.transactions)
+                self.seen.open_reads.append(OpenRead(begun_s, names))
+            await asyncio.sleep(READ_S)
 
     async def _ended(self) -> list[TransactionInfo]:
         return [one async for one in self._client.transactions().list(ended=True)]

@@ -84,7 +84,6 @@ class Producer(OneWayErrors):
         self.id = uuid.uuid4().hex
         self.group = group
         """The producer group of its transactions."""
-        self._transactions = Transactions(nodes)
         self._checks: CheckStream | None = None
         if check is not None:
             if not group:
@@ -93,6 +92,7 @@ class Producer(OneWayErrors):
             self._checks.start()
         self._on_closed = on_closed
         self._receipts = receipts(nodes.settings, f"producer:{self.id}")
+        self._transactions = Transactions(nodes, self._receipts)
         self._settings = nodes.settings
         self._calls = Calls(nodes)
         self._streams = ScheduleStreams(nodes)

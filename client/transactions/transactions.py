@@ -11,6 +11,7 @@ from tarry.client.cluster.calls import Calls
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.errors import InvalidQuery, InvalidTime, InvalidTransaction
 from tarry.client.integers import INT64_MAX, UINT64_MAX, whole
+from tarry.client.receipts import Receipts
 from tarry.client.records import record
 from tarry.client.transactions.half import TransactionInfo, TransactionPage
 from tarry.proto import tarry_transaction_pb2 as pb
@@ -29,8 +30,9 @@ class Transactions:
     needs a cluster of level 2: below, UpgradeRefused is raised.
     """
 
-    def __init__(self, nodes: Nodes) -> None:
+    def __init__(self, nodes: Nodes, receipts: Receipts | None = None) -> None:
         self._calls = Calls(nodes)
+        self._receipts = receipts
 
     async def prepare(
         self,
@@ -84,14 +86,19 @@ class Transactions:
 
         Raises TransactionEnded where it was rolled back, NotFound, NotPermitted.
         """
-        return await self._end(producer_group, name, pb.TRANSACTION_END_COMMIT)
+        answer = await self._end(producer_group, name, pb.TRANSACTION_END_COMMIT)
+        told = answer.transaction
+        if self._receipts is not None:
+            self._receipts.committed(told.topic, told.id, told.message_due_ms, repeated=answer.repeated)
+        return TransactionInfo.of(told)
 
     async def rollback(self, producer_group: str, name: str) -> TransactionInfo:
         """Have the message never delivered. Definite; may be repeated.
 
         Raises TransactionEnded where it was committed, or is unresolved; NotFound, NotPermitted.
         """
-        return await self._end(producer_group, name, pb.TRANSACTION_END_ROLLBACK)
+        answer = await self._end(producer_group, name, pb.TRANSACTION_END_ROLLBACK)
+        return TransactionInfo.of(answer.transaction)
 
     async def list_page(
         self,
@@ -137,7 +144,6 @@ class Transactions:
             if not (after := page.next_after):
                 return
 
-    async def _end(self, producer_group: str, name: str, end: pb.TransactionEnd) -> TransactionInfo:
+    async def _end(self, producer_group: str, name: str, end: pb.TransactionEnd) -> pb.EndTransactionResponse:
         request = pb.EndTransactionRequest(producer_group=producer_group, transaction=name, end=end)
-        answer = await self._calls.call(lambda node: node.producer.EndTransaction, request)
-        return TransactionInfo.of(answer.transaction)
+        return await self._calls.call(lambda node: node.producer.EndTransaction, request)

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,38 @@ FIRST, SEVERAL, DELAYED, TRACED = re.findall(r"```python\n(import .*?)```", READ
 """Examples that are programs; what has no import is part of one that it names."""
 
 
-def printed(example: str, folder: Path, **environment: str) -> str:
+ORDERED = """
+import asyncio
+import os
+
+from tarry.client.aio import Half, TransactionEnd, connect
+
+placed = set()
+
+
+async def is_placed(name):
+    return name in placed
+
+
+async def place(order):
+    placed.add(f"order-{order}")
+
+
+async def main():
+    async with connect(os.environ["TARRY_SERVER"]) as client:
+        await run(client)
+        (told,) = [one async for one in client.transactions().list(ended=True)]
+        print(told.name, told.state, told.message_due_ms - told.ended_ms)
+
+
+async def run(client):
+"""
+"""What the example of a transaction leaves to the application, and a print of what came of it."""
+
+
+def printed(example: str, folder: Path, lines_max: int = 20, **environment: str) -> str:
     """Return what an example prints, with a cluster of its own."""
-    assert len([line for line in example.splitlines() if line.strip()]) <= 20
+    assert len([line for line in example.splitlines() if line.strip()]) <= lines_max
     with Disposable(1, folder) as cluster:
         cluster.start()
         cluster.wait_until_serving()
@@ -57,6 +87,12 @@ def test_the_example_of_a_delay_gives_the_reminder_to_one_group_now_and_to_the_o
     assert 0 <= int(mail.split()[4]) < 1_500
     assert calls.startswith("call-centre b'pay order 7' ")
     assert int(calls.split()[4]) >= 1_500
+
+
+def test_the_example_of_a_transaction_commits_its_order_s_message(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(async def check.*?)```", README.read_text(), re.DOTALL)
+    program = f"{ORDERED}{textwrap.indent(example, '    ')}\n\nasyncio.run(main())\n"
+    assert printed(program, tmp_path, lines_max=40) == "order-17 committed 900000\n"
 
 
 def test_the_example_of_several_topics_receives_of_each(tmp_path: Path) -> None:

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from tarry.node.config import Consensus, Delivery, Dispatch, Limits, NodeConfig
+from tarry.node.config import (
+    CheckTimes,
+    Consensus,
+    Delivery,
+    Dispatch,
+    Limits,
+    NodeConfig,
+    TransactionSettings,
+)
 from tarry.node.defaults import KEYS as OF_THE_CLUSTER
 from tarry.node.equal_settings import (
     DIFFERENCES_MAX,
@@ -118,6 +126,32 @@ def test_a_leader_tells_each_difference_now_and_then_and_no_more_once_it_is_mend
     assert told_at(6.0 + 2 * TOLD_S) == [("delivery.lease_ms_max", {"n1": "43200000", "n2": "5"})]
     del status.members["n2"]
     assert differing(driver) == []
+
+
+def tables(**checks_max: int) -> NodeConfig:
+    groups = {name: CheckTimes(check_pauses_ms=(9,), checks_max=most) for name, most in checks_max.items()}
+    return config(transactions=TransactionSettings(groups=groups))
+
+
+def test_tables_of_producer_groups_are_compared_also_where_only_one_node_has_any() -> None:
+    mine, theirs = told(tables(shop=3, mail=1)), {"b": told(tables(mail=1, shop=3))}
+    assert differences("a", mine, theirs) == []
+    (found,) = differences("a", mine, {"b": told(config())})
+    mail = '"mail": {"check_after_ms": 30000, "check_pauses_ms": [9], "checks_max": 1}'
+    shop = '"shop": {"check_after_ms": 30000, "check_pauses_ms": [9], "checks_max": 3}'
+    shown = "{" + f"{mail}, {shop}" + "}"
+    assert found == Difference("transactions.groups", "a", shown, "b", "{}")
+
+
+def test_tables_that_are_too_long_to_be_shown_differ_also_in_the_last_one() -> None:
+    many = {f"group-{number:03}": 5 for number in range(300)}
+    mine, theirs = told(tables(**many)), told(tables(**many | {"group-299": 6}))
+    assert len(mine) < SETTINGS_BYTES_MAX
+    (found,) = differences("a", mine, {"b": theirs})
+    assert found.key == "transactions.groups"
+    assert found.value.startswith("300 tables, sha256 ")
+    assert found.value != found.other_value
+    assert differences("a", mine, {"b": mine}) == []
 
 
 def test_clock_bounds_are_compared_and_a_machine_s_disk_is_not() -> None:

@@ -44,7 +44,8 @@ async def check(half: Half) -> TransactionEnd:
 async def trade(cluster: LocalCluster) -> set[str]:
     """Prepare and end transactions through kills of the leader; return the ids of the messages that came."""
     came: set[str] = set()
-    async with asyncio.timeout(300), connect(cluster.addresses) as client:
+    receipts = cluster.folder / "receipts"
+    async with asyncio.timeout(300), connect(cluster.addresses, receipts=receipts) as client:
         await client.operator().finish_upgrade()
         await client.operator().create_topic("orders")
         await client.operator().create_group("orders", "g")
@@ -110,11 +111,11 @@ def test_transactions_of_a_cluster_whose_leaders_die_are_each_in_its_ledgers_onc
     }
     commits = job.rows.where("kind = 'scheduled' and detail like 'COMMITTED %'")
     twice = job.rows.unionByName(commits.withColumn("position", F.col("position") + 1_000))
-    assert "committed_twice" in {one["check"] for one in wrong_transactions(twice).collect()}
+    assert "committed_twice" in {one["check"] for one in wrong_transactions(twice, job.span).collect()}
     ended = commits.withColumn("detail", F.regexp_replace("detail", "COMMITTED", "ROLLED_BACK"))
     planted = ended.withColumn("kind", F.lit("rolled_back"))
     both = job.rows.unionByName(planted.withColumn("number", F.lit(NUMBERS[Kind.ROLLED_BACK])))
-    assert "rolled_back_delivered" in {one["check"] for one in wrong_transactions(both).collect()}
+    assert "rolled_back_delivered" in {one["check"] for one in wrong_transactions(both, job.span).collect()}
     first = job.rows.where("kind = 'released' and topic = 'orders'").orderBy("offset").first()
     assert first is not None
     assert wrong_without(job, first, ["delivered", "acked"]) == {"never_delivered"}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.ledger.transactions import TransactionDetail, TransactionEvent, detail_of
+from tarry.spark.checks.messages import Span
 from tarry.spark.checks.transactions import wrong_transactions
 from tests.spark.test_checks import DUE_MS, frame, life, row
 
@@ -22,8 +24,13 @@ def ended(event: TransactionEvent, index: int, number: int, kind: Kind = Kind.RO
     return row(kind, index, DUE_MS, detail=detail) | {"hour": None, "global_index": None, "due_ms": None}
 
 
+def half(index: int, number: int) -> dict[str, Any]:
+    return ended(TransactionEvent.HALF, index, number, Kind.PREPARED)
+
+
+SPAN = Span(DUE_MS + 60_000)
 SOUND = [
-    *(ended(TransactionEvent.HALF, number, number, Kind.PREPARED) for number in (1, 2, 3)),
+    *(half(number, number) for number in (1, 2)),
     committed(0, 4, 1),
     ended(TransactionEvent.ROLLED_BACK, 5, 2),
     *life(8),
@@ -31,7 +38,7 @@ SOUND = [
 
 
 def found(spark: SparkSession, *more: dict[str, Any]) -> list[Any]:
-    wrong = wrong_transactions(frame(spark, [*SOUND, *more])).collect()
+    wrong = wrong_transactions(frame(spark, [*SOUND, *more]), SPAN).collect()
     return sorted((one["check"], one["promise"], one["index"], one["detail"]) for one in wrong)
 
 
@@ -54,5 +61,21 @@ def test_a_message_of_a_transaction_that_was_rolled_back_is_found(spark: SparkSe
 
 def test_an_unresolved_transaction_is_a_remark(spark: SparkSession) -> None:
     text = "transaction o-3 of producer group shop"
-    wrong = found(spark, ended(TransactionEvent.UNRESOLVED, 6, 3))
+    wrong = found(spark, half(3, 3), ended(TransactionEvent.UNRESOLVED, 6, 3))
     assert wrong == [("transaction_unresolved", False, 6, text)]
+
+
+def test_a_transaction_without_an_end_is_a_remark_once_it_had_time_to_end(spark: SparkSession) -> None:
+    text = "transaction o-3 of producer group shop"
+    assert found(spark, half(3, 3)) == [("transaction_open", False, 3, text)]
+    assert found(spark, half(3, 3) | {"at_ms": SPAN.as_of_ms + 1}) == []
+
+
+def test_an_end_without_a_half_message_before_it_is_found_where_the_ledgers_have_everything(
+    spark: SparkSession,
+) -> None:
+    text = "transaction o-3 of producer group shop"
+    for end, more in ((committed(1, 6, 3), []), (ended(TransactionEvent.ROLLED_BACK, 6, 3), [half(7, 3)])):
+        assert found(spark, end, *more) == [("never_prepared", True, 6, text)]
+        rows = frame(spark, [*SOUND, end, *more])
+        assert wrong_transactions(rows, replace(SPAN, whole=False)).collect() == []

@@ -6,10 +6,11 @@ import pytest
 
 from tarry.chaos.checks import transactions as checks
 from tarry.chaos.checks.transactions import Several
-from tarry.chaos.history import HalfMessage, TransactionEnded, Transactions
+from tarry.chaos.history import HalfMessage, OpenRead, TransactionEnded, Transactions
 
 CHECKS = (
     checks.contradicted,
+    checks.open_again,
     checks.against_the_database,
     checks.without_end,
     checks.doubled,
@@ -31,6 +32,11 @@ def sound() -> Transactions:
         unanswered=["gone"],
         database={"placed": True, "refused": False},
         ended=[COMMITTED, COMMITTED, ROLLED_BACK, UNRESOLVED],
+        answered_s={"placed": 1.0, "refused": 1.2},
+        open_reads=[
+            OpenRead(1.0, frozenset(("placed", "refused", "gone"))),
+            OpenRead(1.3, frozenset(("gone",))),
+        ],
         messages=[HalfMessage("placed", "m1", 1_500, 1_502), HalfMessage("placed", "m1", 1_500, 2_100)],
         letters=[HalfMessage("gone", "d1", 3_000, 3_001)],
     )
@@ -53,6 +59,12 @@ def test_two_answers_that_differ_are_found(other: TransactionEnded) -> None:
     seen = sound()
     seen.ended.append(other)
     assert checks.contradicted(seen) == (other,)
+
+
+def test_a_list_that_shows_as_open_what_had_an_answered_end_before_it_is_found() -> None:
+    seen = sound()
+    seen.open_reads += [OpenRead(1.3, frozenset(("refused", "gone"))), OpenRead(1.1, frozenset(("refused",)))]
+    assert checks.open_again(seen) == ("refused",)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,10 @@ from tarry.client.aio import Half, TransactionEnd, TransactionState
 from tarry.client.errors import InvalidTransaction, NotFound, TransactionEnded
 from tarry.client.local.free_ports import free_ports
 from tarry.node.config import TransactionSettings
+from tarry.proto.ledger.schema import REPEATED, Kind
+from tarry.proto.message_id import MessageId
 from tarry.replication.loop_holds import Holds
+from tests.client.test_receipts import rows as receipts_in
 from tests.node.lone_leader import Leader, leader, until
 
 SOON = TransactionSettings(check_after_ms=100, check_pauses_ms=(100,), checks_max=50)
@@ -118,6 +121,30 @@ def test_a_message_is_born_as_it_was_prepared_and_stored_as_it_was_committed(tmp
             assert message.born_ms is not None
             assert message.born_ms <= begun_ms
             assert message.stored_ms == made.info.ended_ms
+
+    play(tmp_path, act)
+
+
+def test_a_producer_keeps_the_commits_that_it_has_the_ok_for(tmp_path: Path) -> None:
+    async def act(client: aio.Client, lead: Leader, listen: str) -> None:
+        async with (
+            aio.connect(listen, receipts=tmp_path / "receipts") as kept,
+            kept.producer(group="shop") as producer,
+        ):
+            async with producer.transaction("orders", b"1", name="o", delay_ms=900_000) as made:
+                pass
+            assert made.info is not None
+            assert await made.commit() == made.info
+            with pytest.raises(KeyError):
+                async with producer.transaction("orders", b"2", delay_ms=0):
+                    raise KeyError("the database refused")
+        told = receipts_in(tmp_path / "receipts")
+        assert [(one["kind"], one["topic"], one["due_ms"], one["detail"]) for one in told] == [
+            (Kind.PRODUCED, "orders", made.info.message_due_ms, None),
+            (Kind.PRODUCED, "orders", made.info.message_due_ms, REPEATED),
+        ]
+        ids = {str(MessageId(0, one["hour"], one["global_index"])) for one in told}
+        assert ids == {made.info.id}
 
     play(tmp_path, act)
 
