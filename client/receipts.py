@@ -66,6 +66,7 @@ class Receipts:
         self._open: OpenSegment | None = None
         self._task: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
+        self._closed = False
 
     def produced(
         self, topics: Sequence[str], topic: Sequence[int] | None, done: ScheduleBatchResponse
@@ -100,7 +101,8 @@ class Receipts:
         self._add(_Row(Kind.ACK_ANSWERED, each[0], -1, now_ms, each[1]) for each in found if each)
 
     async def close(self) -> None:
-        """Write everything and close the segment."""
+        """Write everything and close the segment; what is noted later is dropped, and counted."""
+        self._closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -110,6 +112,9 @@ class Receipts:
             await self._try(partial(close, left, _now_ms()))
 
     def _add(self, rows: Iterable[_Row]) -> None:
+        if self._closed:
+            self.dropped += len(list(rows))
+            return
         before = len(self._rows)
         self._rows.extend(rows)
         if len(self._rows) > ROWS_MAX or self._hole:

@@ -42,13 +42,18 @@ class Returns:
 
 
 async def received(
-    puller: Puller, messages_max: int, wait_ms: int, returns: Returns, *ends: Awaitable[Any]
+    puller: Puller,
+    messages_max: int,
+    wait_ms: int,
+    returns: Returns,
+    *ends: Awaitable[Any],
+    deadline_ms: int | None = None,
 ) -> list[View]:
     """Return what comes; nothing once one of the ends has come, which are cancelled else.
 
-    What comes as the caller is cancelled is given back.
+    ``deadline_ms``: as of ``Puller.receive``. What comes as the caller is cancelled is given back.
     """
-    receiving = asyncio.ensure_future(puller.receive(messages_max, wait_ms=wait_ms))
+    receiving = asyncio.ensure_future(puller.receive(messages_max, wait_ms=wait_ms, deadline_ms=deadline_ms))
     ending = [asyncio.ensure_future(end) for end in ends]
     try:
         await asyncio.wait({receiving, *ending}, return_when=asyncio.FIRST_COMPLETED)

@@ -66,7 +66,7 @@ def facts(events: DataFrame, partitions: int) -> DataFrame:
 
     `<kind>` counts; `<kind>_first`, `<kind>_last` indices; `<kind>_ms` the first time. RELEASED, CANCELLED
     and EXPIRED count what happened to the message, `copies` what ended the waiting of its retries,
-    `produced_new` receipts of the message's own schedule, not of a later one with its idempotency key,
+    `produced_new` receipts of the message's own schedule or commit, not of one that repeats it,
     `trimmed` what retention let expire before the group had acknowledged it, `skipped` what was cancelled for
     the group, and not for others that had had it.
     `retried_due_ms`: of the last retry, or as that was last rescheduled; `rescheduled_due_ms`: as the message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import subprocess
 import sys
@@ -135,6 +136,9 @@ def _database(run: Run) -> Path:
 async def _judged(run: Run, shop: Shop) -> None:
     """Wait for all ends and messages; the checks of the verdict do the rest."""
     run.expect(await shop.settle(), "not every transaction ended, or not every message came")
+    answered_s = min(shop.seen.answered_s.values(), default=math.inf)
+    looked = any(read.begun_s > answered_s for read in shop.seen.open_reads)
+    run.expect(looked or not shop.seen.answered_s, "no list of open ones was answered behind an end")
     run.expect(not shop.refused, f"ended otherwise: {shop.refused[:5]}")
     states = [one.state for one in {one.transaction: one for one in shop.seen.ended}.values()]
     counts = {state: states.count(state) for state in sorted(set(states))}

@@ -32,7 +32,7 @@ MAIL: Final = "mail"
 """The group of the consumers."""
 AGAIN_S: Final = 0.2
 READ_S: Final = 0.05
-"""Between lists of open ones."""
+"""Pause between two lists of open ones."""
 SETTLES_S: Final = 60.0
 ONE_TOO_MANY_S: Final = 1.0
 """In which one too many would come."""

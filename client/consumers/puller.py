@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tarry.client.cluster.calls import Calls
-from tarry.client.cluster.nodes import Nodes
+from tarry.client.cluster.nodes import Node, Nodes
 from tarry.client.consumers.message import Columns, View
 from tarry.client.consumers.topic_names import named
 from tarry.client.consumers.unsettled import AckOutcome, Verdict
@@ -65,11 +65,17 @@ class Puller:
 
             self._spans = ProcessSpans(tracing, group, self.name)
 
-    async def receive(self, messages_max: int = 1, *, wait_ms: int = 0) -> list[View]:
+    async def receive(
+        self, messages_max: int = 1, *, wait_ms: int = 0, deadline_ms: int | None = None
+    ) -> list[View]:
         """Return up to ``messages_max`` due messages, leased; wait for the first, up to 30 s.
 
         Empty where nothing came due. An answer that is lost on its way leaves its
         messages leased to nobody who knows: they come again, with a higher attempt.
+
+        Args:
+            deadline_ms: until it gives up, with all repetitions; at most the client's own behind the wait.
+
         Raises Refused, Overloaded or Unavailable.
         """
         wait_ms = whole("wait_ms", wait_ms, InvalidSubscription, Reason.RECEIVE_INVALID)
@@ -86,11 +92,20 @@ class Puller:
             filter=self._filter,
             start=self._start,
         )
-        began_ns = time.time_ns()
+        began_ns, ends_s = time.time_ns(), time.monotonic() + wait_ms / 1_000
+        attempts = 0
+
+        def method(node: Node) -> Any:
+            nonlocal attempts
+            attempts += 1
+            if attempts > 1:  # it waits for what is left
+                request.wait_ms = max(0, int((ends_s - time.monotonic()) * 1_000))
+            return node.consumer.Receive
+
         answer = await self._calls.call(
-            lambda node: node.consumer.Receive,
+            method,
             request,
-            deadline_ms=wait_ms + self._deadline_ms,
+            deadline_ms=min(deadline_ms or UINT64_MAX, wait_ms + self._deadline_ms),
             attempt_ms=wait_ms + ANSWER_MS,
             changes=False,
         )

@@ -17,7 +17,7 @@ from tarry.client.errors import TarryError
 from tarry.client.integers import UINT32_MAX
 from tarry.gateway.handle import Holder, each_at_once
 from tarry.gateway.poll import received
-from tarry.gateway.rocketmq.call import Call
+from tarry.gateway.rocketmq.call import ANSWER_MS, Call
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.handles import Receipt
 from tarry.gateway.rocketmq.messages import delivered_message
@@ -59,8 +59,13 @@ async def receive(call: Call, request: service.ReceiveMessageRequest, write: Wri
     )
     await _give_back_the_same_attempt_s(call, request)
     wait_ms, count = _wait_ms(request, call), min(request.batch_size, limits.receive_messages_max)
-    returns, ending = call.gateway.returns, call.gateway.ending
-    messages = await received(puller, count, wait_ms, returns, ending.wait()) if count > 0 else []
+    returns, ending = call.gateway.returns, call.gateway.ending.wait
+    deadline_ms = _deadline_ms(call, wait_ms)
+    messages = (
+        await received(puller, count, wait_ms, returns, ending(), deadline_ms=deadline_ms)
+        if count > 0
+        else []
+    )
     holders: dict[int, Holder] = {}  # one a queue, for renewals remember them
     for view in messages:
         holder = Holder(view.topic, puller.group, puller.name, view.queue, view.batch.incarnation)
@@ -175,6 +180,13 @@ def _wait_ms(request: service.ReceiveMessageRequest, call: Call) -> int:
         return min(most_ms, milliseconds_of(request.long_polling_timeout))
     except Refusal:
         raise Refusal(Code.ILLEGAL_POLLING_TIME, "the long polling timeout is negative, or none") from None
+
+
+def _deadline_ms(call: Call, wait_ms: int) -> int:
+    """Return until when the cluster has to answer: before the client's deadline, whatever happens there."""
+    if call.remaining_ms is None:
+        return wait_ms + call.gateway.config.limits.call_ms
+    return max(call.remaining_ms - ANSWER_MS, call.remaining_ms // 2, 1)
 
 
 def _now() -> Timestamp:

@@ -1,7 +1,8 @@
 """Names of topics and groups: as RocketMQ's clients write them, and as the cluster has them.
 
 A namespace is what a topic's name begins with, up to a dot. Clients allow no dots in names but percent signs,
-which stand for dots here, so that every topic has a name that they can send: ``dlq%billing%orders``.
+which stand for dots here, so that every topic has a name that they can send: ``dlq%billing%orders``. A topic
+of dead letters has the namespace in its name, ``dlq%billing%eu%orders``, and is named so in it, too.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, Resource
+from tarry.proto.dead_letters import DEAD_LETTERS
 
 TOPIC_CHARS_MAX: Final = 127
 GROUP_CHARS_MAX: Final = 100
@@ -57,7 +59,8 @@ def _topic(namespace: str, given: str) -> str:
         raise Refusal(Code.ILLEGAL_TOPIC, text)
     if name.lower().startswith(_OF_THE_BROKER):
         raise Refusal(Code.ILLEGAL_TOPIC, "cannot access system topic")
-    whole = f"{namespace}.{name}" if namespace else name
+    of_letters = name.startswith(DEAD_LETTERS) and f".{namespace}." in name  # has it behind the group's name
+    whole = f"{namespace}.{name}" if namespace and not of_letters else name
     if len(whole) > WHOLE_CHARS_MAX:
         text = f"The specified topic is longer than {WHOLE_CHARS_MAX} characters with its namespace."
         raise Refusal(Code.ILLEGAL_TOPIC, text)

@@ -7,6 +7,7 @@ own only in groups in order.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections import OrderedDict
 from collections.abc import Callable
@@ -14,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tarry.client.aio import Client, Exponential
-from tarry.client.errors import TarryError
-from tarry.client.operators.group_policy import BackOff
+from tarry.client.errors import NotFound, TarryError
+from tarry.client.operators.group_policy import BackOff, PolicyOptions
 from tarry.client.settings import Settings
 
 KEPT_S: Final = 30.0
@@ -38,7 +39,7 @@ class Policy:
 
 
 USUAL: Final = Policy()
-"""The one that nodes have by default: for a group that is new, or whose policy may not be asked for."""
+"""The one that nodes have by default: for a group whose policy may not be asked for, or comes too late."""
 
 
 def waits_of(back_off: BackOff) -> tuple[int, ...]:
@@ -71,7 +72,7 @@ class Policies:
             return known[1]
         try:
             async with asyncio.timeout(ANSWER_S), self._gate:
-                told = (await self._client.operator().describe_group(topic, group)).policy
+                told = await self._told(topic, group)
             policy = Policy(
                 told.get("attempts_max", USUAL.attempts_max),
                 waits_of(told.get("back_off", USUAL.back_off_ms)),
@@ -83,6 +84,15 @@ class Policies:
         if len(self._kept) > KEPT_MAX:
             self._kept.popitem(last=False)
         return policy
+
+    async def _told(self, topic: str, group: str) -> PolicyOptions:
+        """Return a group's policy; of one that is not there yet, the one that it will have."""
+        operator = self._client.operator()
+        with contextlib.suppress(NotFound):
+            return (await operator.describe_group(topic, group)).policy
+        with contextlib.suppress(NotFound):
+            return (await operator.describe_topic(topic)).policy
+        return (await operator.describe_cluster()).settings
 
     async def close(self) -> None:
         """Close the client."""

@@ -21,6 +21,8 @@ from tarry.gateway.rocketmq.routes import Routes
 from tarry.gateway.rocketmq.service import handlers
 from tarry.proto import grpc_server
 
+log = logging.getLogger(__name__)
+
 MORE_BYTES: Final = 4 << 20
 """Of a request beside the bodies that it may have, so that what is too large is refused in the answer."""
 CONNECTION_CALLS_MAX: Final = 1_000
@@ -97,6 +99,8 @@ async def running(
 ) -> AsyncIterator[Served]:
     """Serve meanwhile. Calls under way end within ``end_ms``. Raises OSError."""
     limits = config.limits
+    if config.key and not config.secrets:
+        log.warning("there are access keys and no secrets: who has a key can make up the handles of others")
     server = grpc_server.server(
         options=[
             ("grpc.so_reuseport", 0),

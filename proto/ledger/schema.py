@@ -49,7 +49,7 @@ class Kind(StrEnum):
 
 
 REPEATED: Final = "REPEATED"
-"""Detail of what a producer has the OK for by an idempotency key that was used before."""
+"""Detail of a schedule whose idempotency key was used before, and of a commit behind the first."""
 
 
 DELAYED: Final = "DELAYED "

@@ -22,9 +22,9 @@ from tarry.replication.blocking import RunBlocking
 from tarry.replication.durations import Durations
 
 QUICK_S: Final = 0.001
-"""What the latest writes took less than, where one is written on the loop."""
+"""The latest writes took less, where one is written on the loop."""
 SMALL_QUICK_S: Final = 0.004
-"""The same, of one of `SMALL_BYTES_MAX` at most."""
+"""They took less than this, where one of `SMALL_BYTES_MAX` at most is."""
 SMALL_BYTES_MAX: Final = 8 << 10
 WRITES: Final = 8
 STALL_S: Final = 0.02
@@ -35,7 +35,7 @@ PAUSE_S_MAX: Final = 240.0
 
 
 class Writes:
-    """As RunBlocking, for what writes to one disk: each off the event loop."""
+    """Writes to one disk. Called as RunBlocking it writes off the event loop."""
 
     def __init__(self, off_loop: RunBlocking) -> None:
         self._off_loop = off_loop
@@ -67,7 +67,7 @@ class Writes:
 
 
 class AdaptiveWrites(Writes):
-    """Writes of which each is on the event loop while the disk is quick."""
+    """Writes of which the smaller are on the event loop while the disk is quick."""
 
     def __init__(self, in_thread: RunBlocking, now: Callable[[], float]) -> None:
         """Take ``now``, a monotonic clock in seconds."""
@@ -111,8 +111,9 @@ class AdaptiveWrites(Writes):
 
     def _note_beside(self, took_s: float) -> None:
         self._took_s.append(took_s)
-        if took_s >= STALL_S and self._now() < self._pause_ends_s:
-            self._pause(self._now())
+        now = self._now()
+        if took_s >= STALL_S and now < self._pause_ends_s:
+            self._pause_ends_s = max(self._pause_ends_s, now + PAUSE_S_MIN)
 
     def _pause(self, now: float) -> None:
         quick_s = now - self._pause_ends_s

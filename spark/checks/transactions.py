@@ -20,13 +20,14 @@ OPEN: Final = "transaction_open"
 
 
 def wrong_transactions(rows: DataFrame, span: Span) -> DataFrame:
-    """Return VIOLATIONs and the remarks `transaction_unresolved` and `transaction_open`.
+    """Return VIOLATIONs and the remarks `transaction_unresolved` and `transaction_open`; from ledger.rows.
 
-    `committed_twice`, `rolled_back_delivered`; `never_prepared`: its end is there and its half message is
-    not. From ledger.rows. That a committed message is delivered, the checks of messages tell: from its commit
-    on it is one as any other. Of all rows those of transactions are shuffled.
+    `committed_twice`, `rolled_back_delivered`; `never_prepared`: an end without a half message before it,
+    where the ledgers begin with the first entry of the log. That a committed message is delivered, the checks
+    of messages tell: from its commit on it is one as any other. Of all rows those of transactions are
+    shuffled.
     """
-    same = Window.partitionBy("transaction")
+    same = Window.partitionBy("transaction", "producer_group", "name")  # numbers begin again in a new cluster
     before = same.orderBy("index", "position").rowsBetween(Window.unboundedPreceding, -1)
     of_half, of_commit, of_unresolved = (
         F.col("event") == event

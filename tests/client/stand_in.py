@@ -104,6 +104,8 @@ class ClusterStandIn:
         self.on_consume: Callable[[NodeStandIn, Stream, Any], AsyncIterator[consumer_pb.ConsumeResponse]]
         self.transfers_may_end = True
         self.metadata: list[dict[str, str]] = []
+        self.waits_ms: list[int] = []
+        """Of every Receive."""
         self.changed = asyncio.Condition()
         self.more_services: list[Callable[[NodeStandIn, Any], None]] = []
         """Each adds a service to a node's server before that starts."""
@@ -288,6 +290,12 @@ class NodeStandIn(ProducerServiceServicer, ConsumerServiceServicer, OperatorServ
         await self._arrived("Get", context)
         await refuse(context, grpc.StatusCode.NOT_FOUND, "MESSAGE_NOT_FOUND")
         raise AssertionError
+
+    async def Receive(self, request: consumer_pb.ReceiveRequest, context: Any) -> consumer_pb.ReceiveResponse:  # noqa: N802
+        self.cluster.waits_ms.append(request.wait_ms)
+        await self._arrived("Receive", context)
+        await self._only_leader(context)
+        return consumer_pb.ReceiveResponse()
 
     async def Consume(self, requests: Stream, context: Any) -> AsyncIterator[consumer_pb.ConsumeResponse]:  # type: ignore[override]  # noqa: N802
         await self._arrived("Consume", context)

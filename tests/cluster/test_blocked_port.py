@@ -7,12 +7,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster, toml
 from tarry.client.local.free_ports import free_ports
 from tests.cluster.disposable import Disposable
+
+pytestmark = pytest.mark.beside
 
 PATIENCE_S = 60.0
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tarry.client.aio import Client, Message, NewMessage, connect
 from tarry.client.local.cluster import LocalCluster
 from tests.cluster.test_upgrade import level
+
+pytestmark = pytest.mark.beside
 
 FILTER = "amount > 10 AND region IN ('eu', 'us')"
 SENT = {

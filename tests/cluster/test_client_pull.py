@@ -13,6 +13,8 @@ from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import InvalidSubscription, NotFound
 from tarry.client.local.cluster import LocalCluster
 
+pytestmark = pytest.mark.beside
+
 
 async def test_what_is_received_is_settled_one_by_one_each_with_its_outcome(
     shared_cluster: LocalCluster,

@@ -51,7 +51,7 @@ async def main():
 
 async def run(client):
 """
-"""What the example of a transaction leaves to the application, and a print of what came of it."""
+"""The application around the example of a transaction, which prints what came of it."""
 
 
 def printed(example: str, folder: Path, lines_max: int = 20, **environment: str) -> str:

@@ -12,6 +12,8 @@ from tarry.client import aio, sync
 from tarry.client.errors import Closed, InvalidTime, NotFound, TarryError
 from tarry.client.local.cluster import LocalCluster
 
+pytestmark = pytest.mark.beside
+
 
 @pytest.fixture
 def servers(shared_cluster: LocalCluster) -> str:

@@ -8,12 +8,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from tarry.client.aio import ClusterStatus, connect
 from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster
 from tests.cluster.disposable import Disposable
+
+pytestmark = pytest.mark.beside
 
 PATIENCE_S = 30
 

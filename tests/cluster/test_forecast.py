@@ -7,11 +7,14 @@ import time
 from collections import Counter
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from tarry.client import sync
 from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster
+
+pytestmark = pytest.mark.beside
 
 PATIENCE_S = 60.0
 

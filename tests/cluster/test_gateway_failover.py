@@ -45,7 +45,9 @@ class Runner:
         self._threads[0].join(PATIENCE_S)
         deadline_s = time.monotonic() + PATIENCE_S
         while set(self.scheduled.values()) - self.acknowledged and time.monotonic() < deadline_s:
-            time.sleep(0.05)
+            if not self.left():  # what the cluster has as settled is acknowledged no more
+                break
+            time.sleep(0.5)
         self._settles.set()
         self._threads[1].join(PATIENCE_S)
 

@@ -10,6 +10,8 @@ import pytest
 from tarry.client.local.cluster import LocalCluster, Setting, toml
 from tarry.client.local.free_ports import PORTS, free_ports
 
+pytestmark = pytest.mark.beside
+
 
 def test_every_node_is_told_its_own_name_and_everybody_s_address(tmp_path: Path) -> None:
     with LocalCluster(3, tmp_path) as cluster:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from tarry.client.aio import CancelOutcome, ChangeOutcome, Client, MessageState, connect
 from tarry.client.local.cluster import LocalCluster
+
+pytestmark = pytest.mark.beside
 
 HOUR_MS = 3_600_000
 

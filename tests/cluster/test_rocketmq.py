@@ -337,19 +337,55 @@ async def test_after_its_last_attempt_a_message_is_a_dead_letter_by_the_group_s_
     async with connect(shared_cluster.addresses) as client:
         back_off = Exponential(first_ms=100, max_ms=500, factor=2)
         await client.operator().set_group("worn-out", "g", attempts_max=2, back_off=back_off)
-    stream = call.telemetry()
-    given = definition.Settings(client_type=definition.PUSH_CONSUMER)
-    given.subscription.group.name = "g"
-    given.subscription.subscriptions.add().topic.name = "worn-out"
-    await stream.write(service.TelemetryCommand(settings=given))
-    policy = (await stream.read()).settings.backoff_policy
-    waits = [milliseconds(each) for each in policy.customized_backoff.next]
-    assert (policy.max_attempts, waits) == (2, [100, 200, 400, 500])
-    stream.cancel()
+    assert await told_policy(call, "worn-out", "g") == (2, [100, 200, 400, 500])
     await call.change("worn-out", got, 100)
     (got,) = await received(call, "worn-out", push=True)
     await call.change("worn-out", got, 100)
     (letter,) = await received(call, "dlq%g%worn-out")
+    assert letter.system_properties.message_id == got.system_properties.message_id
+
+
+async def told_policy(call: Calls, topic: str, group: str) -> tuple[int, list[int]]:
+    """Return the attempts and the waits that a push consumer is told."""
+    stream = call.telemetry()
+    given = definition.Settings(client_type=definition.PUSH_CONSUMER)
+    given.subscription.group.name = group
+    given.subscription.subscriptions.add().topic.name = topic
+    await stream.write(service.TelemetryCommand(settings=given))
+    policy = (await stream.read()).settings.backoff_policy
+    stream.cancel()
+    return policy.max_attempts, [milliseconds(each) for each in policy.customized_backoff.next]
+
+
+async def test_a_push_consumer_whose_group_is_not_there_yet_is_told_the_policy_that_it_will_have(
+    call: Calls, shared_cluster: LocalCluster
+) -> None:
+    async with connect(shared_cluster.addresses) as client:
+        operator = client.operator()
+        await operator.create_topic("policied", group_policy={"attempts_max": 3, "back_off": 700})
+        assert await told_policy(call, "policied", "fresh") == (3, [700])
+        await operator.set_cluster(attempts_max=5)
+        try:
+            assert (await told_policy(call, "not-there-yet", "fresh"))[0] == 5
+        finally:
+            await operator.set_cluster(unset=["attempts_max"])
+
+
+async def test_a_client_with_a_namespace_receives_its_dead_letters(
+    call: Calls, shared_cluster: LocalCluster
+) -> None:
+    async with connect(shared_cluster.addresses) as client:
+        await client.operator().create_topic("eu.gone", group_policy={"attempts_max": 1})
+    in_eu = definition.Resource(name="gone", resource_namespace="eu")
+    mine = message("gone")
+    mine.topic.CopyFrom(in_eu)
+    await sent(call, mine)
+    (got,) = await received(call, "eu%gone", push=True)
+    await call.change("eu%gone", got, 100)
+    letters = definition.MessageQueue(
+        topic=definition.Resource(name="dlq%g%eu%gone", resource_namespace="eu")
+    )
+    (letter,) = await received(call, "", message_queue=letters)
     assert letter.system_properties.message_id == got.system_properties.message_id
 
 

@@ -11,6 +11,8 @@ from tarry.client.local.cluster import LocalCluster
 from tests.client.spans_kept import Spans, attributes, carried_by, identity, linked
 from tests.cluster.test_upgrade import level
 
+pytestmark = pytest.mark.beside
+
 PATIENCE_S = 20
 
 

@@ -6,12 +6,15 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from tarry.client.aio import Client, connect
 from tarry.client.cli.main import app
 from tarry.client.local.cluster import LocalCluster
 from tests.cluster.test_upgrade import level
+
+pytestmark = pytest.mark.beside
 
 HOUR_MS = 3_600_000
 GROUP = "shop-of-the-command"

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import random
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -232,6 +233,22 @@ async def test_where_no_node_answers_clients_are_told_what_they_send_again_at_on
     """All clients send again at once after HA_NOT_AVAILABLE, and it comes well before their deadline."""
     answer = await call.send(message("orders"))
     assert (code(answer.status), len(answer.entries)) == ("HA_NOT_AVAILABLE", 0)
+
+
+async def test_a_receive_is_answered_within_the_client_s_deadline_however_long_it_may_wait() -> None:
+    patient = replace(NOBODY, deadline_ms=60_000)
+    async with gateway_calls(patient, CONFIG) as address, Calls(address, timeout_s=1.0) as call:
+        assert await call.receive("orders", wait_ms=20_000) == ("HA_NOT_AVAILABLE", [])
+
+
+@pytest.mark.parametrize(("secrets", "said"), [([], 1), (["sixteen characters"], 0)])
+async def test_access_keys_without_a_secret_are_told_in_the_log(
+    secrets: list[str], said: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = Key(access_key="a", secret_key="b", token="t")
+    async with gateway_calls(NOBODY, Config(key=[key], secrets=secrets)):
+        pass
+    assert len([line for line in caplog.messages if "no secrets" in line]) == said
 
 
 @pytest.mark.parametrize("handle", ["", "garbage", "r1.", "r1.AAAA", "r1.é", "c1.AAAA", "r1." + "A" * 3_000])

@@ -85,7 +85,15 @@ def test_a_message_that_is_sent_again_is_the_same_to_the_cluster_whenever_it_was
 
 @pytest.mark.parametrize(
     ("namespace", "name", "expected"),
-    [("", "a_B-1", "a_B-1"), ("eu", "orders", "eu.orders"), ("", "dlq%g%orders", "dlq.g.orders")],
+    [
+        ("", "a_B-1", "a_B-1"),
+        ("eu", "orders", "eu.orders"),
+        ("", "dlq%g%orders", "dlq.g.orders"),
+        ("eu", "dlq%g%eu%orders", "dlq.g.eu.orders"),
+        ("eu", "dlq%g%eu", "eu.dlq.g.eu"),
+        ("eu", "dlq%g%us%orders", "eu.dlq.g.us.orders"),
+        ("eu", "a%eu%b", "eu.a.eu.b"),
+    ],
 )
 def test_names_of_topics(namespace: str, name: str, expected: str) -> None:
     assert topic_of(definition.Resource(resource_namespace=namespace, name=name)) == expected

@@ -243,8 +243,8 @@ MUTANTS = (
     Mutant(
         "a_stall_is_not_remembered",
         "a disk that stalls now and then costs the lease each time",
-        "        self._took_s.append(took_s)\n        if took_s >= STALL_S:\n",
-        "        self._took_s.append(took_s)\n        if False:\n",
+        "        if took_s >= STALL_S:\n            self._pause(",
+        "        if False:\n            self._pause(",
         (
             "tests/replication/driver/test_adaptive_writes.py::test_a_stall_is_remembered_for_30_s_however_many_writes_there_are",
         ),

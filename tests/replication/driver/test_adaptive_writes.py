@@ -118,13 +118,14 @@ async def test_stalls_that_come_again_are_remembered_for_longer_and_forgotten_in
     assert [await pause_after_stall(disk) for _ in range(2)] == [30, 60]
 
 
-async def test_a_stall_in_a_thread_prolongs_the_pause() -> None:
+async def test_a_stall_in_a_thread_prolongs_the_pause_to_the_shortest() -> None:
     disk = Disk()
     await quiet(disk, 0.0)
     await disk(STALL_S)
-    disk.now += PAUSE_S_MIN - 1
-    assert not await disk(2 * STALL_S)
-    assert not await quiet(disk, 2 * PAUSE_S_MIN - 1)
+    for _ in range(3):
+        disk.now += PAUSE_S_MIN - 1
+        assert not await disk(2 * STALL_S)
+    assert not await quiet(disk, PAUSE_S_MIN - 1)
     assert await quiet(disk, 2)
 
 
