@@ -167,17 +167,16 @@ class Checks:
             return due
         further = done.missing(first_end, queue.units)
         start, waits = int(np.searchsorted(further, np.uint64(self._at))), [due.wait_ms]
-        if start == len(further):
-            start = 0
-        for at in range(start, min(start + OFFSETS_LOOK, len(further)), OFFSETS_MAX):
+        around = np.concatenate((further[start:], further[:start]))
+        for at in range(0, min(OFFSETS_LOOK, len(around)), OFFSETS_MAX):
             await asyncio.sleep(0)
-            self._at = int(further[at])
-            due = self._of(queue, further[at : at + OFFSETS_MAX], now_ms)
+            self._at = int(around[at])
+            due = self._of(queue, np.sort(around[at : at + OFFSETS_MAX]), now_ms)
             waits.append(due.wait_ms)
             if len(due.offsets):
                 return due
-        self._at = int(further[min(start + OFFSETS_LOOK, len(further)) - 1]) + 1 if len(further) else 0
-        if len(further) > OFFSETS_LOOK:
+        self._at = int(around[min(OFFSETS_LOOK, len(around)) - 1]) + 1 if len(around) else 0
+        if len(around) > OFFSETS_LOOK:
             waits.append(LOOK_MS)
         return due._replace(wait_ms=min((ms for ms in waits if ms is not None), default=None))
 

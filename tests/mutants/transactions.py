@@ -13,6 +13,15 @@ EXPORT = "tests/node/services/test_pending_export.py"
 
 MUTANTS = (
     Mutant(
+        "a_look_at_checks_does_not_go_round",
+        "a check that is due waits until something else wakes the look, where more arrived behind it",
+        "around = np.concatenate((further[start:], further[:start]))",
+        "around = further[start:] if start < len(further) else further",
+        (
+            "tests/node/services/test_transactions.py::test_a_look_that_begins_behind_a_check_goes_round_to_it",
+        ),
+    ),
+    Mutant(
         "an_end_is_applied_wherever_the_half_message_rests",
         "a commit that read before a check leaves the half message in the wheel, and commits what it did not read",
         "        if row.place != place_of(command.place_hour, command.place_index):\n            return Moved()\n",

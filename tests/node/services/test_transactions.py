@@ -350,6 +350,30 @@ def test_a_check_that_cannot_be_handed_over_holds_up_no_other(tmp_path: Path, mo
     play(tmp_path, act, transactions=TransactionSettings(check_pauses_ms=(100,)))
 
 
+def test_a_look_that_begins_behind_a_check_goes_round_to_it(tmp_path: Path, monkeypatch: Any) -> None:
+    """What arrives while a look waits begins the next one, and a check before it has come due meanwhile."""
+    monkeypatch.setattr(checks, "OFFSETS_MAX", 2)
+
+    async def act(caller: Caller) -> None:
+        producer = await Producer(caller).joined()
+        for number in range(1, 6):
+            held(caller, number)
+            await caller.prepare(f"o-{number}", check_after_ms=1)
+        asked = caller.lead.node.leadership._checks
+        assert asked is not None
+        await until(lambda: came_due(caller) == 5)
+        for _ in range(1_000):  # turns of the event loop: all looks that it has caused are over
+            await asyncio.sleep(0)
+        asked._at = 4
+        del asked._damaged[4]
+        asked._woken.set()
+        assert (await producer.check()).transaction.transaction == "o-4"
+        let_go(caller)
+        await producer.leave()
+
+    play(tmp_path, act, transactions=TransactionSettings(check_pauses_ms=(100,)))
+
+
 def test_a_prepare_that_is_repeated_with_its_properties_in_another_order_is_the_same(tmp_path: Path) -> None:
     names = [f"p-{number}" for number in range(40)]
 
