@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from tarry.node.config import Upgrade
 from tarry.node.edge.auth import Authorizer
 from tarry.node.services.cancel_matching import CancelCalls, PurgeCalls
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -92,10 +93,8 @@ def led(folder: Path, act: Callable[[Bulk], Awaitable[None]], *, level: int = 2)
     """Let a leader act."""
 
     async def whole() -> None:
-        async with leader(folder, Holds()) as lead:
-            if level > 1:
-                now_ms = lead.node.time.now_ms()
-                await lead.propose(log_pb.RaiseLevelCommand(level=level, now_ms=now_ms))
+        finish: Literal["auto", "manual"] = "auto" if level > 1 else "manual"
+        async with leader(folder, Holds(), upgrade=Upgrade(finish=finish)) as lead:
             await act(Bulk(lead))
 
     asyncio.run(whole())

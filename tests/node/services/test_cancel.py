@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 
+from tarry.node.config import Upgrade
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto.message_id import format_ids
@@ -23,10 +25,8 @@ NAMES = {number: name.removeprefix("CANCEL_OUTCOME_") for name, number in pb.Can
 
 def led(folder: Path, act: Callable[[Leader], Awaitable[None]], *, level: int = 2) -> None:
     async def whole() -> None:
-        async with leader(folder, Holds()) as lead:
-            if level > 1:
-                now_ms = lead.node.time.now_ms()
-                await lead.propose(log_pb.RaiseLevelCommand(level=level, now_ms=now_ms))
+        finish: Literal["auto", "manual"] = "auto" if level > 1 else "manual"
+        async with leader(folder, Holds(), upgrade=Upgrade(finish=finish)) as lead:
             await act(lead)
 
     asyncio.run(whole())
