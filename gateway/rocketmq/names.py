@@ -14,12 +14,13 @@ from typing import Final
 
 from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, Resource
-from tarry.proto.dead_letters import DEAD_LETTERS
 
 TOPIC_CHARS_MAX: Final = 127
 GROUP_CHARS_MAX: Final = 100
 WHOLE_CHARS_MAX: Final = 320
 """Of a topic with its namespace: no cluster has longer ones, and those that were seen are remembered."""
+DEAD_LETTERS: Final = "dlq."
+"""That names of topics of dead letters begin with."""
 PRODUCER_GROUPS: Final = "rocketmq."
 """That names of producer groups begin with, apart from those of tarry's own producers."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
