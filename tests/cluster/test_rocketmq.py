@@ -345,6 +345,25 @@ async def test_after_its_last_attempt_a_message_is_a_dead_letter_by_the_group_s_
     assert letter.system_properties.message_id == got.system_properties.message_id
 
 
+@pytest.mark.parametrize(
+    ("most", "over", "expected"),
+    [
+        ({"keys": list(map(str, range(16)))}, {"keys": list(map(str, range(17)))}, "ILLEGAL_MESSAGE_KEY"),
+        (
+            {"properties": {f"p-{number}": "" for number in range(63)}},
+            {"properties": {f"p-{number}": "" for number in range(64)}},
+            "MESSAGE_PROPERTIES_TOO_LARGE",
+        ),
+    ],
+)
+async def test_the_nodes_limits_of_keys_and_properties_count(
+    call: Calls, most: dict[str, Any], over: dict[str, Any], expected: str
+) -> None:
+    await sent(call, message("many-keys", **most))
+    answer = await call.send(message("many-keys", **over))
+    assert code(answer.status) == expected
+
+
 async def told_policy(call: Calls, topic: str, group: str) -> tuple[int, list[int]]:
     """Return the attempts and the waits that a push consumer is told."""
     stream = call.telemetry()

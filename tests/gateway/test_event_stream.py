@@ -1,4 +1,4 @@
-"""Event streams where no node answers."""
+"""Event streams where no node answers, or nothing comes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 from tarry.client.aio import AckOutcome, Client
 from tarry.client.consumers.unsettled import Verdict
+from tarry.client.errors import NotPermitted
 from tarry.gateway.http.event_stream import EventStream
+from tarry.proto.reasons import Reason
 from tests.gateway.conftest import NOBODY
 
 
@@ -36,3 +38,36 @@ async def test_a_handle_of_another_incarnation_leaves_the_message_that_has_its_o
         assert await stream.settle(verdict, [7]) == [AckOutcome.STALE]
     assert 0 < stream._next_lapse_s() < 3  # it is still asked about, at its time
     await client.close()
+
+
+class Quiet:
+    """A consumer to which nothing comes, or of which the cluster will have nothing."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._error = error
+
+    async def __anext__(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        await asyncio.Event().wait()
+
+
+async def lines(consumer: Any, ends: int) -> list[bytes]:
+    """Return the first texts of a stream."""
+    stream = EventStream(consumer, None)  # type: ignore[arg-type]
+    events = stream.events(None, asyncio.Event(), last_ms=60_000, keep_alive_ms=1)  # type: ignore[arg-type]
+    async with asyncio.timeout(10):
+        found = [await anext(events) for _ in range(ends)]
+    await events.aclose()
+    return found
+
+
+async def test_a_stream_to_which_nothing_comes_is_kept_alive() -> None:
+    assert await lines(Quiet(), 3) == [b"retry: 1000\n\n", *[b": still here\n\n"] * 2]
+
+
+async def test_what_the_cluster_refuses_is_the_last_event_of_a_stream() -> None:
+    refused = NotPermitted(Reason.PERMISSION_DENIED, "the token may not consume")
+    _, told = await lines(Quiet(refused), 2)
+    assert told.startswith(b"event: error\ndata: {")
+    assert b'"reason":"PERMISSION_DENIED"' in told.replace(b" ", b"")
