@@ -437,12 +437,14 @@ class TrimCommand(_message.Message):
     def __init__(self, queue: _Optional[bytes] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., units: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class RaiseLevelCommand(_message.Message):
-    __slots__ = ("level", "now_ms")
+    __slots__ = ("level", "now_ms", "begins_incarnation")
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    BEGINS_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     level: int
     now_ms: int
-    def __init__(self, level: _Optional[int] = ..., now_ms: _Optional[int] = ...) -> None: ...
+    begins_incarnation: bool
+    def __init__(self, level: _Optional[int] = ..., now_ms: _Optional[int] = ..., begins_incarnation: _Optional[bool] = ...) -> None: ...
 
 class CancelCommand(_message.Message):
     __slots__ = ("hour", "global_index", "now_ms")
@@ -893,7 +895,7 @@ class GroupUse(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., used_ms: _Optional[int] = ..., life: _Optional[_Union[GroupLife, str]] = ..., expiry_ms: _Optional[int] = ..., expired: _Optional[int] = ..., dropped: _Optional[int] = ...) -> None: ...
 
 class WheelCheckpoint(_message.Message):
-    __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics", "far", "moved")
+    __slots__ = ("hours", "cut_due_ms", "cut_global_index", "local_index", "floor_hour", "topics", "far", "moved", "id_gaps")
     HOURS_FIELD_NUMBER: _ClassVar[int]
     CUT_DUE_MS_FIELD_NUMBER: _ClassVar[int]
     CUT_GLOBAL_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -902,6 +904,7 @@ class WheelCheckpoint(_message.Message):
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     FAR_FIELD_NUMBER: _ClassVar[int]
     MOVED_FIELD_NUMBER: _ClassVar[int]
+    ID_GAPS_FIELD_NUMBER: _ClassVar[int]
     hours: _containers.RepeatedCompositeFieldContainer[HourCheckpoint]
     cut_due_ms: int
     cut_global_index: int
@@ -910,7 +913,18 @@ class WheelCheckpoint(_message.Message):
     topics: _containers.RepeatedScalarFieldContainer[int]
     far: FarCheckpoint
     moved: _containers.RepeatedCompositeFieldContainer[MovedMessages]
-    def __init__(self, hours: _Optional[_Iterable[_Union[HourCheckpoint, _Mapping]]] = ..., cut_due_ms: _Optional[int] = ..., cut_global_index: _Optional[int] = ..., local_index: _Optional[int] = ..., floor_hour: _Optional[int] = ..., topics: _Optional[_Iterable[int]] = ..., far: _Optional[_Union[FarCheckpoint, _Mapping]] = ..., moved: _Optional[_Iterable[_Union[MovedMessages, _Mapping]]] = ...) -> None: ...
+    id_gaps: _containers.RepeatedCompositeFieldContainer[IdGap]
+    def __init__(self, hours: _Optional[_Iterable[_Union[HourCheckpoint, _Mapping]]] = ..., cut_due_ms: _Optional[int] = ..., cut_global_index: _Optional[int] = ..., local_index: _Optional[int] = ..., floor_hour: _Optional[int] = ..., topics: _Optional[_Iterable[int]] = ..., far: _Optional[_Union[FarCheckpoint, _Mapping]] = ..., moved: _Optional[_Iterable[_Union[MovedMessages, _Mapping]]] = ..., id_gaps: _Optional[_Iterable[_Union[IdGap, _Mapping]]] = ...) -> None: ...
+
+class IdGap(_message.Message):
+    __slots__ = ("hours", "units", "floor_hour")
+    HOURS_FIELD_NUMBER: _ClassVar[int]
+    UNITS_FIELD_NUMBER: _ClassVar[int]
+    FLOOR_HOUR_FIELD_NUMBER: _ClassVar[int]
+    hours: bytes
+    units: bytes
+    floor_hour: int
+    def __init__(self, hours: _Optional[bytes] = ..., units: _Optional[bytes] = ..., floor_hour: _Optional[int] = ...) -> None: ...
 
 class MovedMessages(_message.Message):
     __slots__ = ("ids", "places")

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from tarry.wheel import message_sum
+from tarry.wheel.id_gaps import IdGaps
 from tarry.wheel.message_sum import MessageSum
 from tarry.wheel.sorted_pairs import NO_PAIRS, Keys, Pairs, SortedPairs
 from tarry.wheel.state import NONE, Flags, MovedState, Numbers
@@ -32,11 +33,16 @@ _NOBODY: Final = np.uint64(NONE << 32 | NONE)
 class MovedMessages:
     """The moved messages of all hours."""
 
-    __slots__ = ("_dropped", "_ids", "_places", "_swept", "_total")
+    __slots__ = ("_dropped", "_gaps", "_ids", "_places", "_swept", "_total")
 
-    def __init__(self, dropped: Callable[[Numbers], Flags], total: MessageSum, state: MovedState) -> None:
-        """Take what flags the dropped ones of hours, the sum of all messages, and what `capture` gave."""
-        self._dropped, self._total = dropped, total
+    def __init__(
+        self, dropped: Callable[[Numbers], Flags], total: MessageSum, state: MovedState, gaps: IdGaps
+    ) -> None:
+        """Take what flags the dropped ones of hours, the sum of all messages, and what `capture` gave.
+
+        `gaps`: from which the ids of messages follow that have not moved.
+        """
+        self._dropped, self._total, self._gaps = dropped, total, gaps
         ids = [Pairs(*(np.frombuffer(column, "<u8") for column in one)) for one in state]
         self._places = SortedPairs(_all(ids))
         by_place = _all([Pairs(one.value, one.key) for one in ids])
@@ -55,35 +61,37 @@ class MovedMessages:
 
         Of what is no id because a moved message rests there, or did, a place where nothing is.
         """
+        first = self._gaps.places(hour, global_index)
         if not self._places:
-            return hour, global_index
-        keys = _keys(hour, global_index)
-        place, moved = self._places.find(keys)
+            return first
+        place, moved = self._places.find(_keys(hour, global_index))
+        keys = _keys(*first)
         nobody = self._ids.find(keys)[1] & ~moved
         return _columns(np.where(nobody, _NOBODY, np.where(moved, place, keys)))
 
     def ids(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
         """Return the ids of the messages that rest at places, shape (n,): hours and global indices."""
+        index = self._gaps.ids(hour, global_index)
         if not self._ids:
-            return hour, global_index
-        keys = _keys(hour, global_index)
-        first, moved = self._ids.find(keys)
+            return hour, index
+        first, moved = self._ids.find(_keys(hour, global_index))
         if bool(moved.any()):
-            hour, global_index = hour.copy(), global_index.copy()
-            hour[moved], global_index[moved] = _columns(first[moved])
-        return hour, global_index
+            hour, index = hour.copy(), index.copy()
+            hour[moved], index[moved] = _columns(first[moved])
+        return hour, index
 
     def move(
         self, ids: tuple[Numbers, Numbers], before: tuple[Numbers, Numbers], now: tuple[Numbers, Numbers]
     ) -> None:
         """Note that messages, each once, have moved from one place to another."""
         first, left, place = (_keys(*columns) for columns in (ids, before, now))
-        again = left != first
+        own = _keys(before[0], self._gaps.ids(*before))  # the ids that what rested there first has
+        again = own != first
         self._total.add(-message_sum.of_moved(first[again], left[again]))
         self._ids.remove(left[again])
         self._ids.put(place, first)
         nobody = np.full(np.count_nonzero(again), _NOBODY)
-        self._places.put(np.concatenate((first, left[again])), np.concatenate((place, nobody)))
+        self._places.put(np.concatenate((first, own[again])), np.concatenate((place, nobody)))
         self._total.add(message_sum.of_moved(first, place))
         self.sweep(1)
 

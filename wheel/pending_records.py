@@ -22,6 +22,7 @@ from tarry.wheel.columns import portions
 from tarry.wheel.delay_log import BLOCK_UNITS, DelayLog, is_there
 from tarry.wheel.far_segment import Segment, are_sound, segment_name
 from tarry.wheel.hour_partition import folder_name
+from tarry.wheel.id_gaps import IdGaps
 from tarry.wheel.index_checksum import prove_index
 from tarry.wheel.message_sum import MessageSum
 from tarry.wheel.moved_messages import MovedMessages
@@ -53,7 +54,7 @@ class PendingPart(NamedTuple):
     """With global_index: the message's id."""
     global_index: Numbers
     place_hour: Numbers
-    """With place_index: where it rests, which is its id unless it was moved."""
+    """With place_index: where it rests, which is its id unless it was moved, or behind a gap."""
     place_index: Numbers
     due_ms: Times
     topic: Numbers
@@ -67,7 +68,7 @@ class PendingRecords:
 
     def __init__(self, folder: Path, state: WheelState) -> None:
         self._folder, self._state = folder, state
-        self._moved = MovedMessages(_none_is_dropped, MessageSum(), state.moved)
+        self._moved = MovedMessages(_none_is_dropped, MessageSum(), state.moved, IdGaps(state.id_gaps))
         self._budget = PageBudget(_MAPPED_BYTES)
         by_hour = sorted((one.hour, one.units) for one in state.hours)
         self._hours = np.array([hour for hour, _ in by_hour], np.uint32)

@@ -24,6 +24,8 @@ Flags: TypeAlias = NDArray[np.bool_]
 Rows: TypeAlias = NDArray[np.void]
 MovedState: TypeAlias = tuple[tuple[bytes | memoryview, bytes | memoryview], ...]
 """Checkpoint value of the moved messages: ids and places in columns of u64, hour << 32 | global index."""
+IdGapsState: TypeAlias = tuple[tuple[bytes, bytes, int], ...]
+"""Checkpoint value of the gaps in ids: each has columns of u32, hours and their units, and a floor hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ class WheelState:
     thinned: tuple[tuple[int, int], ...] = ()
     """Hours, each with the checksum of its thin index, which takes the other's place once this is durable."""
     moved: MovedState = ()
+    id_gaps: IdGapsState = ()
 
     @property
     def pending(self) -> int:

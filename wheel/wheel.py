@@ -30,6 +30,7 @@ from tarry.wheel.due_scan import Chosen, DueScan
 from tarry.wheel.durability import Durability
 from tarry.wheel.hour_partition import folder_name
 from tarry.wheel.hour_wheel import HourWheel
+from tarry.wheel.id_gaps import IdGaps
 from tarry.wheel.messages import Messages, Page
 from tarry.wheel.moved_messages import MovedMessages
 from tarry.wheel.near_queue import ENTRY
@@ -79,7 +80,8 @@ class Wheel:
         self._release = Release(hours, settings, state.cut, state.local_index)
         self._messages = Messages(hours, settings.read_gap_bytes)
         self.upkeep = Upkeep(folder, hours, settings)
-        self._moved = MovedMessages(self._are_dropped, hours.counts.message_sum, state.moved)
+        self._gaps = IdGaps(state.id_gaps)
+        self._moved = MovedMessages(self._are_dropped, hours.counts.message_sum, state.moved, self._gaps)
         self._durability = Durability(folder, state)
         self.released = 0
         """Messages that this object has released."""
@@ -224,6 +226,11 @@ class Wheel:
         """Return whether a message was cancelled after its release. Raises OSError and WheelDamaged."""
         return self._messages.is_withdrawn(hour, global_index)
 
+    def begin_incarnation(self) -> None:
+        """Have ids of all later messages lie behind those that a cluster before may have given and lost."""
+        hours = self.hours()
+        self._gaps.begin(hours, [self.units_in_hour(hour) for hour in hours], self._floor_hour)
+
     def drop_hour(self, hour: int) -> None:
         """Forget an hour. Raises ValueError where it does not lie wholly behind the cut."""
         if (hour + 1) * HOUR_MS > self._release.cut.due_ms:
@@ -247,7 +254,8 @@ class Wheel:
     # What there is
 
     def places_of(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
-        """Return where the messages of ids, shape (n,), rest: other hours and indices where they were moved.
+        """Return where the messages of ids, shape (n,), rest: other hours and indices where they were moved,
+        and other indices behind the begin of an incarnation.
 
         All other calls, but `move`, take places. Of an id that was given to nobody it is a place of nothing.
         """
@@ -256,6 +264,19 @@ class Wheel:
     def ids_of(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
         """Return the ids of the messages that rest at places, shape (n,), or did until their release."""
         return self._moved.ids(hour, global_index)
+
+    def ids_of_new(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the ids that messages got which were appended, and not moved, to places, shape (n,)."""
+        return hour, self._gaps.ids(hour, global_index)
+
+    def first_places_of(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
+        """Return where messages rested first, ids of shape (n,), as they do unless they were moved."""
+        return self._gaps.places(hour, global_index)
+
+    @property
+    def ids_differ(self) -> bool:
+        """True where messages may have ids that are not their places."""
+        return bool(self._gaps) or bool(len(self._moved))
 
     @property
     def moved(self) -> int:
@@ -522,7 +543,8 @@ class Wheel:
     def digest(self) -> bytes:
         """Return 32 bytes that are equal for wheels that got the same calls, and hardly ever otherwise."""
         topics, counts = self._hours.topics.capture(), self._hours.counts
-        told = self.cut, self.local_index, self._floor_hour, topics, counts.total, counts.message_sum.value
+        sums = counts.total, counts.message_sum.value
+        told = self.cut, self.local_index, self._floor_hour, topics, *sums, *self._gaps.digests
         return hashlib.blake2b(repr(told).encode(), digest_size=32).digest()
 
     # Lasting
@@ -533,8 +555,8 @@ class Wheel:
         far = self._hours.far.capture()
         thinned = tuple((hour, one.index_crc) for hour, one in self._hours.thinned.items())
         captured = self._hours.capture()
-        moved = self._moved.capture()
-        return WheelState(captured, self.cut, self.local_index, self._floor_hour, topics, far, thinned, moved)
+        moved, gaps, floor = self._moved.capture(), self._gaps.capture(), self._floor_hour
+        return WheelState(captured, self.cut, self.local_index, floor, topics, far, thinned, moved, gaps)
 
     def sync(self, state: WheelState, *, keep: bool = False) -> None:
         """Force to disk the files `state` needs; from any thread while this one goes on, one call at a time.

@@ -16,13 +16,16 @@ from tarry.chaos.run import Run
 from tarry.chaos.scenario import scenario
 from tarry.chaos.scenarios.recovery import joined, words_of
 from tarry.chaos.traffic.consumers import BRISK
-from tarry.client.errors import TarryError
+from tarry.chaos.traffic.traffic import TOKEN
+from tarry.client.errors import NotFound, TarryError
 from tarry.client.local.cluster import command
 
 FLUSH_MS: Final = 1_000
 FLUSH_TAKES_MS: Final = 500
 """One flush, and the wait of a busy event loop for its turn; grows with the load of the machine."""
 PATIENCE_S: Final = 60.0
+ASKED: Final = 300
+"""Messages that are asked for behind a loss, at some 5 ms each."""
 ALONE_S: Final = 3.0
 """For which nobody may serve without the operator's word: four patiences of an election."""
 POWERLESS: Final = "the machine lost its power before everything was flushed"
@@ -94,8 +97,26 @@ async def async_power_loss_majority(run: Run) -> None:
             elif name != best:
                 await join_anew(run, nodes[name])
     await run.serving()
+    await _ids_are_nobody_elses(run, lost_mono_ms)
     gone = forgotten(run.history, (BRISK,))
     run.say(f"{gone} messages acknowledged in the last {FLUSH_MS} ms have not come yet, or are lost")
+
+
+async def _ids_are_nobody_elses(run: Run, lost_mono_ms: int) -> None:
+    """Ask for the last messages acknowledged before the loss: each is the one that it was, or is gone."""
+    before = [one for one in run.history.acknowledged() if one.answered_mono_ms < lost_mono_ms]
+    found, gone = 0, 0
+    async with run.client.producer() as producer:
+        for one in before[-ASKED:]:
+            try:
+                message = await producer.get(one.id)
+            except NotFound:
+                gone += 1
+                continue
+            token = TOKEN.unpack_from(message.body)[0]
+            run.expect(token == one.token, f"{one.id} was given for {one.token}, and names {token}")
+            found += 1
+    run.say(f"of the last {found + gone} ids before the loss, {gone} name nothing, the others what they did")
 
 
 async def _go_async(run: Run) -> None:

@@ -360,13 +360,14 @@ class Cancels:
     async def _cancel_copies(
         self, copies: ReadyQueue, hour: NDArray[np.uint32], index: NDArray[np.uint32]
     ) -> Outcomes:
-        """Cancel copies, in the wheel or in their retry queue; return a CancelOutcome each.
+        """Cancel copies at places, in the wheel or in their retry queue; return a CancelOutcome each.
 
         REPEATED is one that does not rest there any more; cancelled in the retry queue is CANCELLED.
         """
+        ids = self._context.machine.wheel.ids_of(hour, index)
         outcome = await self._context.propose(
             log_pb.CancelCommand(
-                hour=hour.tobytes(), global_index=index.tobytes(), now_ms=self._context.time.now_ms()
+                hour=ids[0].tobytes(), global_index=ids[1].tobytes(), now_ms=self._context.time.now_ms()
             )
         )
         outcomes: Outcomes = np.array(outcome.outcomes, np.uint32)

@@ -292,7 +292,8 @@ class _Telling:
         if facts.before is not None:
             told.before = facts.before
         if facts.retry_id is not None:
-            told.retry_id = str(MessageId(self._context.config.shard, *facts.retry_id))
+            hour, index = self._wheel.ids_of(*columns_of(facts.retry_id))
+            told.retry_id = str(MessageId(self._context.config.shard, int(hour[0]), int(index[0])))
         return told
 
 

@@ -94,7 +94,7 @@ def believed(letter: Letter, queue: ReadyQueue, machine: Machine) -> bool:
     if not _takes_letters_of(letter, queue, machine):
         return False
     wheel, origin = machine.wheel, letter.copy
-    hour, global_index = np.array([[origin.hour], [origin.global_index]], dtype=np.uint32)
+    hour, global_index = wheel.first_places_of(*np.array([[origin.hour], [origin.global_index]], np.uint32))
     try:
         of = wheel.units(hour, global_index)["topic"]
     except UnknownMessage:

@@ -340,7 +340,7 @@ class Settlement:
             if int(offsets.min()) < queue.first:
                 return None
             event = settled(Kind.NACKED, *where, offsets[: _readable(queue, offsets)], now_ms)
-            return of_ids(machine.wheel, [event])[0]
+            return of_ids(machine.wheel, machine.queues, [event])[0]
 
         while ledger.enabled and len(offsets) and not queue.deleted:
             event = await self._context.pieces.part(part_of(len(offsets), COPY_BLOCKS_MAX), told)

@@ -12,10 +12,13 @@ from tarry.replication.state_machine import levels
 def begin(journal: Journal, incarnation: int, now_ms: int) -> None:
     """Write, at once or not at all, what is staged, and that it is a journal of another incarnation.
 
-    Its last entry raises the level to one from which on a version knows of incarnations. All of it is
-    committed: this node, the only member, is a majority. Blocks.
+    Its last entry raises the level to one from which on a version knows of incarnations, and has no id given
+    again that the cluster before may have given. All of it is committed: this node, the only member, is a
+    majority. Blocks.
     """
-    raised = command_codec.encode(log_pb.RaiseLevelCommand(level=levels.INCARNATIONS, now_ms=now_ms))
+    raised = command_codec.encode(
+        log_pb.RaiseLevelCommand(level=levels.INCARNATIONS, now_ms=now_ms, begins_incarnation=True)
+    )
     entry = log_pb.LogEntry(commands=[raised])
     journal.append(entry_payload(entry.SerializeToString()), journal.last_index + 1, journal.term)
     journal.begin_cluster(incarnation)

@@ -184,7 +184,7 @@ class Changes:
                     return refusal
             again = asked.outcomes[left] == MOVED_MEANWHILE
             if asked.group:  # a copy that was found is elsewhere, or was cancelled: the next search tells
-                found = keys_of(*places.of(left)) != keys_of(*asked.ids.of(left))
+                found = self._are_copies(asked, left, places.of(left))
                 again |= found & (asked.outcomes[left] == CANCELLED)
             left = left[again]
             if not len(left):
@@ -200,7 +200,7 @@ class Changes:
         return [order[rows] for rows in portions(costs_ns, NS_MAX)]
 
     async def _places(self, asked: _Asked, left: NDArray[np.intp], context: CallContext) -> Ids | Refusal:
-        """Return where the messages rest, or the copies that wait for a retry; of others their ids."""
+        """Return where the messages rest, or the copies that wait for a retry."""
         if not asked.group:
             return Ids(*self._machine.wheel.places_of(*asked.ids))
         delivery = self._leadership.delivery
@@ -214,14 +214,19 @@ class Changes:
         found = {}
         if self._edges.may_produce(context, topic):  # else the messages are told of as unknown
             found = await delivery.waiting_copies(topic, asked.group, keys[left])
-        outcomes = OUTCOME_OF_STATE[
-            self._machine.wheel.states(*self._machine.wheel.places_of(*asked.ids.of(left)))
-        ]
+        places = Ids(*map(np.array, self._machine.wheel.places_of(*asked.ids)))
+        outcomes = OUTCOME_OF_STATE[self._machine.wheel.states(*places.of(left))]
         asked.outcomes[left] = np.where(outcomes == CHANGED, NOT_FOUND, outcomes)  # where no copy is found
-        hour, index = asked.ids.hour.copy(), asked.ids.global_index.copy()
+        hour, index = places
         for row in left.tolist():
             hour[row], index[row] = found.get(int(keys[row]), (hour[row], index[row]))
         return Ids(hour, index)
+
+    def _are_copies(self, asked: _Asked, rows: NDArray[np.intp], places: Ids) -> NDArray[np.bool_]:
+        """Flag the rows of which a copy was found: else they have the places of their messages."""
+        own = self._machine.wheel.places_of(*asked.ids.of(rows))
+        copies: NDArray[np.bool_] = keys_of(*places) != keys_of(*own)
+        return copies
 
     def _topic_of(self, ids: Ids, context: CallContext) -> str:
         """Return the topic of the first of the messages that is kept, and that the caller may know of."""
@@ -264,8 +269,8 @@ class Changes:
         may_know = self._edges.may_know(context, *places)
         asked.outcomes[rows[~may_know]] = NOT_FOUND
         known = np.flatnonzero(may_know)
-        if copies:  # whose ids were not found still have theirs, and no copy is there
-            known = known[keys_of(*places.of(known)) != keys_of(*asked.ids.of(rows[known]))]
+        if copies:
+            known = known[self._are_copies(asked, rows[known], places.of(known))]
         outcomes = OUTCOME_OF_STATE[wheel.states(*places.of(known))]
         asked.outcomes[rows[known]] = outcomes
         pending = known[outcomes == CHANGED]

@@ -120,7 +120,7 @@ class Administration:
                 self._expire(self._queues[number], offset, command.now_ms)
                 self._queues.trim(number, offset, opens=level >= levels.RETRIES_EXPIRE)
         if hours:  # with an hour goes whose ids its places are: what is told of them is told by ids before
-            for event in of_ids(self._wheel, self._events.take()):
+            for event in of_ids(self._wheel, self._queues, self._events.take()):
                 self._events.add(event)
         released_ms = self._wheel.cut.due_ms
         for hour, units in zip(hours, planned, strict=True):

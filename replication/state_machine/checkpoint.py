@@ -141,7 +141,9 @@ def wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
     cut = Cut(wheel.cut_due_ms, wheel.cut_global_index)
     far = FarState(wheel.far.first, segments, wheel.far.dropped_hours)
     moved = tuple((some.ids, some.places) for some in wheel.moved)
-    return WheelState(hours, cut, wheel.local_index, wheel.floor_hour, tuple(wheel.topics), far, moved=moved)
+    gaps = tuple((gap.hours, gap.units, gap.floor_hour) for gap in wheel.id_gaps)
+    topics = tuple(wheel.topics)
+    return WheelState(hours, cut, wheel.local_index, wheel.floor_hour, topics, far, moved=moved, id_gaps=gaps)
 
 
 def _state(kind: type[S], part: log_pb.HourCheckpoint | log_pb.FarSegmentCheckpoint) -> S:
@@ -173,6 +175,7 @@ class WheelCheckpoints:
             floor_hour=state.floor_hour,
             topics=state.topics,
             far=_far_serialized(state.far),
+            id_gaps=[log_pb.IdGap(hours=gap[0], units=gap[1], floor_hour=gap[2]) for gap in state.id_gaps],
         )
         moved = [_moved_part(bytes(ids), bytes(places)) for ids, places in state.moved]
         # messages laid end to end are one message: the fields of all

@@ -97,7 +97,8 @@ def settled(
     except UnitsDamaged as damage:
         queues.damaged.append(damage)  # an event is not worth a replica
         of = origins_in([b""] * len(offset))
-        return Event(kind, len(offset), at_ms, queue, None, group, of.hour, of.global_index, offset=offset)
+        told = Event(kind, len(offset), at_ms, queue, None, group, of.hour, of.global_index, offset=offset)
+        return told._replace(named=True)
     hour, global_index, attempt = units["hour"], units["global_index"], np.ones(len(offset), np.int32)
     if queues[queue].group:
         hour, global_index, attempt = origins(wheel, hour, global_index)
@@ -112,15 +113,17 @@ def settled(
         due_ms=units["due_ms"],
         offset=offset,
         attempt=attempt,
+        named=bool(queues[queue].group),
     )
 
 
-def of_ids(wheel: Wheel, events: list[Event]) -> list[Event]:
-    """Return events of what rests in the wheel as events of the ids of these messages, also of moved ones."""
-    for number, event in enumerate(events) if wheel.moved else ():
-        if event.hour is not None and event.global_index is not None:
-            hour, global_index = wheel.ids_of(event.hour, event.global_index)
-            events[number] = event._replace(hour=hour, global_index=global_index)
+def of_ids(wheel: Wheel, queues: Queues, events: list[Event]) -> list[Event]:
+    """Return events of what rests in the wheel as events of the ids of these messages; but for copies'."""
+    for number, event in enumerate(events) if wheel.ids_differ else ():
+        if event.named or event.hour is None or event.global_index is None or _is_of_copies(queues, event):
+            continue
+        hour, global_index = wheel.ids_of(event.hour, event.global_index)
+        events[number] = event._replace(hour=hour, global_index=global_index, named=True)
     return events
 
 
@@ -137,7 +140,7 @@ def of_origins(wheel: Wheel, queues: Queues, events: list[Event]) -> list[Event]
     for number, event in copies.items():
         rows = slice(start, start := start + event.n)
         events[number] = event._replace(
-            hour=of.hour[rows], global_index=of.global_index[rows], attempt=of.attempt[rows]
+            hour=of.hour[rows], global_index=of.global_index[rows], attempt=of.attempt[rows], named=True
         )
     return events
 
@@ -177,6 +180,7 @@ def retried(
         global_index=of.global_index,
         due_ms=due_ms,
         detail="REDRIVEN",
+        named=True,
     )
     return [done, next_attempt]
 
@@ -184,7 +188,7 @@ def retried(
 def cancelled(
     done: Cancellation, hour: NDArray[np.uint32], global_index: NDArray[np.uint32], now_ms: int
 ) -> list[Event]:
-    """Return the cancelling of messages that were pending, by queue; ids as they were named."""
+    """Return the cancelling of messages that were pending, by queue; hour and index are of their places."""
     hour, global_index = hour[done.rows], global_index[done.rows]
     queue, due_ms = queue_of(done.topic), hour * np.int64(HOUR_MS) + done.due_in_hour_ms
     return [

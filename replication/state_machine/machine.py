@@ -199,7 +199,7 @@ class Machine:
 
     def take_events(self) -> list[Event]:
         """Return what has happened since the last call, in order; nothing unless ``events.wanted``."""
-        events = event_details.of_ids(self.wheel, self.events.take())
+        events = event_details.of_ids(self.wheel, self.queues, self.events.take())
         return event_details.of_origins(self.wheel, self.queues, events)
 
     def _told(self, payload: Message) -> Outcome:
@@ -242,10 +242,15 @@ class Machine:
                 queue = self.queues.of(payload.topic).queue
                 return Subscribed(queue, self.queues.of(payload.topic, payload.group).queue)
             case log_pb.RaiseLevelCommand():
-                self.level = max(self.level, payload.level)
-                return Changed(self.level)
+                return self._raise_level(payload)
             case _:
                 return self._administration.apply(payload, self.level)
+
+    def _raise_level(self, command: log_pb.RaiseLevelCommand) -> Changed:
+        self.level = max(self.level, command.level)
+        if command.begins_incarnation:
+            self.wheel.begin_incarnation()
+        return Changed(self.level)
 
     def _release(self, command: log_pb.ReleaseCommand) -> Released | Refusal:
         overtaking = _ids(command)
@@ -346,7 +351,7 @@ class Machine:
             for event in event_details.cancelled(done, hour, global_index, command.now_ms):
                 if not isinstance(event.queue, int) or self.queues[event.queue].topic != CHECKS:
                     self.events.add(event)
-        self._transacting.cancelled(done, command)
+        self._transacting.cancelled(done, hour, global_index, command.now_ms)
         gone = done.outcomes == CancelOutcome.CANCELLED
         self.queues.unblock_cancelled(hour[gone], global_index[gone])
         return Cancelled(done.outcomes)

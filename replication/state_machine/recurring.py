@@ -11,7 +11,7 @@ machines: the leader's plan says what fires and what is next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -34,7 +34,7 @@ from tarry.replication.state_machine.recurring_table import (
 )
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import DUE_MS_MAX, Scheduler
-from tarry.wheel.state import Appended, CancelOutcome
+from tarry.wheel.state import CancelOutcome, Numbers
 from tarry.wheel.wheel import Wheel
 
 FIRED: Final = pb.FIRE_OUTCOME_FIRED
@@ -50,6 +50,10 @@ JITTERED_MAX: Final = 10
 MESSAGES: Final = (FIRED, TRIGGERED)
 """Outcomes that make a message."""
 PLANNED: Final = (FIRED, TRIGGERED, SKIPPED, MISSED, QUEUED)
+
+
+_Ids: TypeAlias = tuple[Numbers, Numbers]
+"""Hours and global indices, columns of shape (n,)."""
 
 
 class _Planned(NamedTuple):
@@ -223,13 +227,13 @@ class Recurring:
     def fire(self, command: log_pb.FireCommand) -> Fired:
         """Apply each plan whose schedule is as the leader saw it."""
         planned = self._applicable(command)
-        placed = self._place(planned, command.now_ms)
+        ids = self._place(planned, command.now_ms)
         last: list[log_pb.FireCheckpoint | None] = [None] * len(command.plans)
         message = 0
         for place, plan, _, state in planned:
             for fire in plan.fires:
                 if fire.outcome in MESSAGES:
-                    _note_message(state, fire, placed, message, command.now_ms)
+                    _note_message(state, fire, ids, message, command.now_ms)
                     message += 1
                 else:
                     _note_left_out(state, fire, command.now_ms)
@@ -251,8 +255,8 @@ class Recurring:
                 planned.append(_Planned(place, plan, entry, state))
         return planned
 
-    def _place(self, planned: Sequence[_Planned], now_ms: int) -> Appended | None:
-        """Put the messages of all plans into the wheel, in order."""
+    def _place(self, planned: Sequence[_Planned], now_ms: int) -> _Ids | None:
+        """Put the messages of all plans into the wheel, in order, and return their ids."""
         due_ms, queue, tag_mask, lane, records, details = [], [], [], [], [], []
         timed = times(now_ms, now_ms)  # the cluster is the producer
         for _, plan, entry, state in planned:
@@ -284,7 +288,7 @@ class Recurring:
         )
         if self._keyed.wanted:
             self._keyed.add(keys.of_records(records), queues, placed.hour, placed.global_index)
-        return placed
+        return self._wheel.ids_of_new(placed.hour, placed.global_index)
 
 
 def fault(command: log_pb.RecurringCommand) -> str:
@@ -333,12 +337,12 @@ def _is_sound(plan: log_pb.SchedulePlan, state: log_pb.RecurringCheckpoint) -> b
 def _note_message(
     state: log_pb.RecurringCheckpoint,
     fire: log_pb.PlannedFire,
-    placed: Appended | None,
+    ids: _Ids | None,
     message: int,
     now_ms: int,
 ) -> None:
-    assert placed is not None  # there is a message
-    hour, global_index = int(placed.hour[message]), int(placed.global_index[message])
+    assert ids is not None  # there is a message
+    hour, global_index = int(ids[0][message]), int(ids[1][message])
     due_ms = min(max(fire.due_ms, now_ms), DUE_MS_MAX)
     triggered = fire.outcome == TRIGGERED
     entry = state.history.add(

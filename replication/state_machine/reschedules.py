@@ -123,7 +123,8 @@ def reschedule(
     for event in _events(command, asked, rows, lanes.queue_of(topic[rows]), moved) if events.wanted else ():
         events.add(event)
     keeps = np.full(len(rows), not command.copies)
-    append = partial(wheel.move, asked.hour[rows], asked.global_index[rows], keeps)
+    named = asked.hour[rows], asked.global_index[rows]
+    append = partial(wheel.move, *(wheel.ids_of(*named) if command.copies else named), keeps)
     placed = scheduler.place(
         new_ms, topic[rows], mask[rows], moved, command.now_ms, told=False, append=append
     )
@@ -219,4 +220,5 @@ def _events(
             due_ms=asked.due_ms[chosen],
             attempt=None if of is None else of.attempt[some],
             detail="UPDATED" if command.tag_mask else None,
+            named=True,
         )

@@ -139,7 +139,8 @@ class Transacting:
             due_ms = _due(due_ms, command.now_ms)
             record = command.record + times(state.born_ms, command.now_ms)  # as a message it is stored now
             placed = self._message(state, state.topic, record, due_ms, command.now_ms)
-            state.place_hour, state.place_index = int(placed.hour[0]), int(placed.global_index[0])
+            named = self._wheel.ids_of_new(placed.hour, placed.global_index)
+            state.place_hour, state.place_index = int(named[0][0]), int(named[1][0])  # nothing else is left
             state.next_ms = due_ms
         else:
             self._forget_place(state)
@@ -158,19 +159,20 @@ class Transacting:
         self._done(offsets[within & ~self._table.rest_at(hour, index)])
         return checked
 
-    def cancelled(self, done: Cancellation, command: log_pb.CancelCommand) -> None:
-        """Roll back transactions whose half messages were cancelled by their places, as if these were ids."""
+    def cancelled(
+        self, done: Cancellation, hour: NDArray[np.uint32], index: NDArray[np.uint32], now_ms: int
+    ) -> None:
+        """Roll back transactions whose half messages, at places of shape (n,), were cancelled."""
         queue = self._queues.find(CHECKS, CHECKED)
         if queue is None or not len(self._table):
             return
-        hour, index = np.frombuffer(command.hour, "<u4"), np.frombuffer(command.global_index, "<u4")
         for at in done.rows[queue_of(done.topic) == queue.queue].tolist():
             row = self._table.at(int(hour[at]), int(index[at]))
             if row is not None:
                 state = row.state()
                 self._forget_place(state)
-                self._tell(Kind.ROLLED_BACK, TransactionEvent.ROLLED_BACK, state, command.now_ms)
-                self._end(state, STATES[ROLLBACK], command.now_ms, ALL)
+                self._tell(Kind.ROLLED_BACK, TransactionEvent.ROLLED_BACK, state, now_ms)
+                self._end(state, STATES[ROLLBACK], now_ms, ALL)
 
     def _checked(
         self, check: log_pb.PlannedCheck, command: log_pb.CheckCommand

@@ -528,8 +528,8 @@ SUMS = (
     Mutant(
         "messages_are_not_in_the_digest",
         "replicas with other messages pass for equal",
-        "topics, counts.total, counts.message_sum.value",
-        "topics, counts.total, 0",
+        "sums = counts.total, counts.message_sum.value",
+        "sums = counts.total, 0",
         ("tests/wheel/test_recovery.py::test_wheels_that_differ_in_one_message_have_different_digests",),
     ),
     Mutant(

@@ -8,6 +8,7 @@ ADOPTS = "tests/replication/test_spoken_peers.py::test_a_newcomer_belongs_to_the
 FOUNDER = "tests/replication/driver/test_first_start.py::test_no_founder_begins_beside_a_cluster_that_went_on_from_a_backup_or_alone"
 FORMER = "tests/replication/transport/test_incarnations.py::test_a_node_of_another_incarnation_is_refused_and_told_to_rejoin"
 ALONE = "tests/node/recovery/test_restore.py::test_a_restored_node_is_alone_in_a_new_incarnation_and_has_the_state"
+IDS = "tests/replication/state_machine/test_incarnation_ids.py"
 
 STREAMS = "tests/node/services/test_many_topics.py::test_what_another_incarnation_of_the_cluster_delivered_is_not_resumed"
 CALLS = "tests/node/services/test_many_topics.py::test_calls_settle_nothing_that_another_incarnation_of_the_cluster_delivered"
@@ -90,9 +91,85 @@ MUTANTS = (
     Mutant(
         "a_new_incarnation_is_of_the_level_before",
         "a node that goes back to 0.2.0, which knows of no incarnations, mixes with the nodes of before",
-        "log_pb.RaiseLevelCommand(level=levels.INCARNATIONS, now_ms=now_ms)",
-        "log_pb.RaiseLevelCommand(level=1, now_ms=now_ms)",
+        "level=levels.INCARNATIONS, now_ms=now_ms",
+        "level=1, now_ms=now_ms",
         (ALONE, "tests/node/recovery/test_recover_alone.py::test_a_survivor_is_alone_in_a_new_incarnation"),
+    ),
+    Mutant(
+        "a_new_incarnation_gives_ids_again",
+        "a cancel by an id that is stored elsewhere, of a message that is lost, cancels another one",
+        "now_ms=now_ms, begins_incarnation=True",
+        "now_ms=now_ms",
+        (ALONE, "tests/node/recovery/test_recover_alone.py::test_a_survivor_is_alone_in_a_new_incarnation"),
+    ),
+    Mutant(
+        "a_begin_leaves_no_gap",
+        "a cancel by an id that is stored elsewhere, of a message that is lost, cancels another one",
+        "        return global_index + np.uint32(GAP) * self._before(hour, global_index)",
+        "        return global_index",
+        (f"{IDS}::test_an_id_that_was_given_and_lost_names_no_message_that_came_later",),
+    ),
+    Mutant(
+        "an_id_in_a_gap_is_taken_for_a_place",
+        "a cancel by an id that is stored elsewhere, of a message that is lost, cancels another one",
+        " & (self._before(hour, index) == gaps)",
+        "",
+        (f"{IDS}::test_an_id_that_was_given_and_lost_names_no_message_that_came_later",),
+    ),
+    Mutant(
+        "gaps_are_not_in_the_digest",
+        "replicas that know other ids pass for equal",
+        "topics, *sums, *self._gaps.digests",
+        "topics, *sums",
+        (f"{IDS}::test_replicas_of_which_one_has_no_gap_have_different_digests",),
+    ),
+    Mutant(
+        "an_event_of_a_copy_s_message_is_named_twice",
+        "behind a gap the ledger tells of a message that nobody has",
+        "        named=bool(queues[queue].group),\n",
+        "",
+        (f"{IDS}::test_the_ledger_is_told_of_a_retry_s_message_by_its_id",),
+    ),
+    Mutant(
+        "a_letter_s_message_is_looked_for_where_its_id_says",
+        "behind a gap no dead letter is redriven",
+        "hour, global_index = wheel.first_places_of(*np.array",
+        "hour, global_index = iter(np.array",
+        (
+            "tests/node/delivery/test_redrive.py::test_a_letter_of_a_message_behind_the_begin_of_an_incarnation_is_believed",
+        ),
+    ),
+    Mutant(
+        "a_retry_s_copy_is_cancelled_by_its_place",
+        "behind a gap a cancelled message comes again, for its retry is not found",
+        "                hour=ids[0].tobytes(), global_index=ids[1].tobytes(), now_ms=",
+        "                hour=hour.tobytes(), global_index=index.tobytes(), now_ms=",
+        (
+            "tests/node/services/test_incarnation_ids.py::test_behind_the_begin_of_an_incarnation[a_retry_behind_many_hours_with_few_messages_each_is_cancelled]",
+        ),
+    ),
+    Mutant(
+        "a_retry_is_moved_by_its_place_as_if_that_were_an_id",
+        "behind a gap a retry that waits gets no other time",
+        "*(wheel.ids_of(*named) if command.copies else named)",
+        "*named",
+        (f"{IDS}::test_a_retry_behind_a_gap_gets_another_time",),
+    ),
+    Mutant(
+        "a_committed_transaction_tells_a_place_for_an_id",
+        "behind a gap its id names nobody, or another message",
+        "            named = self._wheel.ids_of_new(placed.hour, placed.global_index)\n            state.place_hour",
+        "            named = placed.hour, placed.global_index\n            state.place_hour",
+        (f"{IDS}::test_a_committed_transaction_tells_the_id_of_its_message",),
+    ),
+    Mutant(
+        "a_repeated_answer_tells_places_for_ids",
+        "behind a gap a producer that asks again is given an id of nobody, or of another message",
+        "        named = self._machine.wheel.ids_of_new(hour, global_index)  # the places of first are kept\n",
+        "        named = hour, global_index\n",
+        (
+            "tests/node/services/test_repeated_schedules.py::test_the_answer_behind_the_begin_of_an_incarnation_is_the_one_given_before",
+        ),
     ),
     Mutant(
         "a_recovery_that_was_broken_off_is_told_of",

@@ -417,8 +417,8 @@ PIECES = (
     Mutant(
         "a_repeated_request_with_a_deleted_hour_fails",
         "a producer that repeats a request late is told of an error for ever",
-        "            due_ms = hour.astype(np.int64) * HOUR_MS\n        given_hour",
-        "            raise\n        given_hour",
+        "            due_ms = hour.astype(np.int64) * HOUR_MS\n        named",
+        "            raise\n        named",
         (
             "tests/node/services/test_repeated_schedules.py::test_where_an_hour_is_deleted_the_starts_of_the_hours_are_told",
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
+from tarry.wheel.id_gaps import GAP
 from tarry.wheel.sorted_pairs import Pairs, SortedPairs
 from tarry.wheel.state import HOUR_MS, MessageState, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
@@ -54,7 +56,10 @@ class Moves(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.list = SortedList()
+        self.begins = 0  # of incarnations
+        self.first: dict[Id, Id] = {}  # ids by places, as if nothing moved
         self.place: dict[Id, Id] = {}  # by id, of what was moved
+        self.lost: set[Id] = set()  # ids that an incarnation before may have given
         self.left: set[Id] = set()  # places that something was moved to, and from
         self.commands: list[Callable[[Wheel], Any]] = []
         self.synced = WheelState()
@@ -73,8 +78,15 @@ class Moves(RuleBasedStateMachine):
         self.commands.append(command)
         return command(self.wheel)
 
+    def named(self, at: list[Id]) -> list[Id]:
+        """Note and return the ids that belong to new places."""
+        self.first.update({place: (place[0], place[1] + self.begins * GAP) for place in at})
+        return [self.first[place] for place in at]
+
     def where(self, name: Id) -> Id:
-        return self.place.get(name, name)
+        if name in self.place:
+            return self.place[name]
+        return next(place for place, first in self.first.items() if first == name)
 
     def is_pending(self, name: Id) -> bool:
         return self.list.states.get(self.where(name)) is MessageState.PENDING
@@ -87,7 +99,17 @@ class Moves(RuleBasedStateMachine):
         due_ms = self.floored(due_ms)
         got = self.do(lambda wheel: append(wheel, due_ms))
         assert got == self.list.append(due_ms)
-        return multiple(*got)
+        return multiple(*self.named(got))
+
+    @rule()
+    def begin_incarnation(self) -> None:
+        if self.begins == 3:
+            return
+        for hour, size in self.list.sizes.items():
+            gaps = [index - place[1] for place, (at, index) in self.first.items() if at == hour]
+            self.lost.update((hour, size + gap) for gap in {0, *gaps})
+        self.do(lambda wheel: wheel.begin_incarnation())
+        self.begins += 1
 
     @rule(chosen=st.lists(names, min_size=1, max_size=6, unique=True), data=st.data())
     def move(self, chosen: list[Id], data: st.DataObject) -> None:
@@ -98,6 +120,7 @@ class Moves(RuleBasedStateMachine):
         self.list.cancel([self.where(name) for name in chosen])
         got = self.do(lambda wheel: move(wheel, chosen, due_ms))
         assert got == self.list.append(due_ms)
+        self.named(got)
         self.left.update(self.place[name] for name in chosen if name in self.place)
         self.place.update(zip(chosen, got, strict=True))
 
@@ -106,10 +129,10 @@ class Moves(RuleBasedStateMachine):
         if not self.is_pending(name) or name in self.place:
             return multiple()
         (due_ms,) = self.floored([due_ms])
-        self.list.cancel([name])
+        self.list.cancel([self.where(name)])
         got = self.do(lambda wheel: move(wheel, [name], [due_ms], kept=False))
         assert got == self.list.append([due_ms])
-        return got[0]
+        return self.named(got)[0]
 
     @rule(until_ms=times, count=st.sampled_from([0, 1, 2, 1000]))
     def take(self, until_ms: int, count: int) -> None:
@@ -117,7 +140,7 @@ class Moves(RuleBasedStateMachine):
         assert taken == self.list.take(until_ms, count)
         of = {place: name for name, place in self.place.items()}
         at = [(hour, index) for _, hour, index in taken]
-        assert ids_of(self.wheel, at) == [of.get(place, place) for place in at]
+        assert ids_of(self.wheel, at) == [of.get(place, self.first[place]) for place in at]
 
     @rule(chosen=st.lists(names, min_size=1, max_size=6))
     def cancel(self, chosen: list[Id]) -> None:
@@ -143,10 +166,7 @@ class Moves(RuleBasedStateMachine):
         state = self.wheel.capture()
         self.wheel.sync(state)
         # as a checkpoint keeps it
-        self.synced = state.__class__(
-            *(getattr(state, name) for name in list(state.__dataclass_fields__)[:-1]),
-            tuple((bytes(key), bytes(value)) for key, value in state.moved),
-        )
+        self.synced = replace(state, moved=tuple((bytes(key), bytes(value)) for key, value in state.moved))
         self.commands.clear()
 
     @rule(closed=st.booleans())
@@ -171,7 +191,8 @@ class Moves(RuleBasedStateMachine):
         if not hasattr(self, "wheel"):
             return
         assert self.wheel.pending == len(self.list.pending)
-        known = self.list.states.keys() - self.place.values() - self.left | self.place.keys()
+        known = {self.first[at] for at in self.list.states.keys() - self.place.values() - self.left}
+        known |= self.place.keys()
         names = sorted(known)
         expected = [self.list.states.get(self.where(name), MessageState.NOT_FOUND) for name in names]
         there = [name for name, state in zip(names, expected, strict=True) if state != MessageState.NOT_FOUND]
@@ -193,8 +214,14 @@ class Moves(RuleBasedStateMachine):
         if hasattr(self, "wheel"):
             for place in (*self.place.values(), *self.left):
                 if place in self.list.states:
-                    hour, index = self.wheel.places_of(*ids([place]))
+                    hour, index = self.wheel.places_of(*ids([self.first[place]]))
                     assert self.wheel.state(int(hour[0]), int(index[0])) is MessageState.NOT_FOUND
+
+    @invariant()
+    def what_an_incarnation_before_may_have_given_is_nobodys_id(self) -> None:
+        if hasattr(self, "wheel") and self.lost:
+            hour, index = self.wheel.places_of(*ids(sorted(self.lost)))
+            assert set(self.wheel.states(hour, index).tolist()) == {MessageState.NOT_FOUND}
 
     def teardown(self) -> None:
         self.wheel.close()

@@ -56,7 +56,7 @@ class WheelAndExports(Moves):
         rows = []
         for due, index in self.list.pending:
             place = (due // HOUR_MS, index)
-            rows.append((first.get(place, place), due, due % 7, b"due %d" % due))
+            rows.append((first.get(place, self.first[place]), due, due % 7, b"due %d" % due))
         return sorted(rows)
 
     def captured(self) -> Kept:

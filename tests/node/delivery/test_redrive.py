@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.wheel.cached_reads import NotCached
+from tarry.wheel.id_gaps import GAP
 from tarry.wheel.state import HOUR_MS
 from tests.node.policies import policy
 from tests.replication.commands import NOW_MS, release, schedule, subscribe, trim
@@ -50,11 +52,12 @@ def apply(machine: Machine, *commands: bytes) -> None:
 
 def given_up(machine: Machine, group: str = "g") -> list[bytes]:
     queue, offset = machine.queues.of("t"), np.array([0], dtype=np.uint64)
-    unit = queue.at(offset)
+    unit = queue.at(offset).copy()
     (record,) = machine.wheel.read(unit["hour"], unit["global_index"])
     assert record is not None
     reason = RetryReason.RETRY_REASON_NACKED
     once = policy(attempts_max=1, dead_letter_topic=f"dlq.{group}.t")
+    unit["hour"], unit["global_index"] = machine.wheel.ids_of(unit["hour"], unit["global_index"])
     made = retries.commands(0, queue, group, offset, unit, [record], reason, 0, NOW_MS, once)
     return [encode(command) for command in made]
 
@@ -84,6 +87,16 @@ def test_a_letter_that_applying_placed_is_believed_also_when_its_message_has_bee
     apply(machine, schedule([later], topic="v"), release(later), trim([], [], [HOUR - 1, HOUR]))
     assert machine.wheel.hours() == (HOUR + 2,)
     assert believed(found, machine.queues.of(LETTERS), machine)
+
+
+def test_a_letter_of_a_message_behind_the_begin_of_an_incarnation_is_believed(tmp_path: Path) -> None:
+    with closing(Machine(tmp_path, MachineSettings())) as machine:
+        begin = log_pb.RaiseLevelCommand(level=2, now_ms=NOW_MS, begins_incarnation=True)
+        apply(machine, encode(begin), subscribe("t"), schedule([NOW_MS]), release(NOW_MS))
+        apply(machine, *given_up(machine))
+        found = letter(machine)
+        assert found is not None
+        assert found.copy.global_index == GAP
 
 
 def test_a_redriven_copy_has_its_idempotency_key_again_which_counts_nowhere(machine: Machine) -> None:

@@ -37,12 +37,12 @@ def restored(parts: list[pb.BackupResponse], data: Path) -> pb.BackupManifest:
     return restore(parts, data, N1)
 
 
-def raises(journal: Journal) -> int:
-    """Return the level to which the last entry of a journal raises."""
+def raises(journal: Journal) -> tuple[int, bool]:
+    """Return the level to which the last entry of a journal raises, and whether an incarnation begins."""
     (command,) = log_pb.LogEntry.FromString(journal.entry(journal.last_index)[0][1:]).commands
     raised = command_codec.decode(command)
     assert isinstance(raised, log_pb.RaiseLevelCommand)
-    return raised.level
+    return raised.level, raised.begins_incarnation
 
 
 def changed(parts: list[pb.BackupResponse], **more: Any) -> list[pb.BackupResponse]:
@@ -85,7 +85,8 @@ def test_a_restored_node_is_alone_in_a_new_incarnation_and_has_the_state(
         told.term,
         told.term + 1,
     )
-    assert raises(journal) == levels.INCARNATIONS  # so 0.2.0, which knows of none, ends at that entry
+    # so 0.2.0, which knows of none, ends at that entry, and no id is given again
+    assert raises(journal) == (levels.INCARNATIONS, True)
     journal.close()
 
 

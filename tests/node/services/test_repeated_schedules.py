@@ -12,6 +12,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchResponse
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.outcomes import Repeated, Scheduled
+from tarry.wheel.id_gaps import GAP
 from tests.replication.commands import NOW_MS, admin, cancel, far_due, release, schedule, trim
 
 HOUR_MS = 3_600_000
@@ -58,6 +59,16 @@ async def test_the_answer_is_the_one_given_before(fresh: Machine, due_ms: list[i
     hour, index = answer.hour[0], answer.global_index[0]
     apply(fresh, cancel([(hour, index)]), release(max(due_ms)))
     assert fresh.wheel.pending == 0
+    assert await again(fresh) == answer
+
+
+async def test_the_answer_behind_the_begin_of_an_incarnation_is_the_one_given_before(fresh: Machine) -> None:
+    raised = log_pb.RaiseLevelCommand(level=2, now_ms=NOW_MS, begins_incarnation=True)
+    apply(fresh, admin(raised))
+    answer = first(fresh, [*PARTITIONS, *FAR])
+    assert {index // GAP for index in answer.global_index} == {1}
+    assert await again(fresh) == answer
+    apply(fresh, admin(raised))
     assert await again(fresh) == answer
 
 
