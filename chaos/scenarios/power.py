@@ -24,8 +24,8 @@ FLUSH_MS: Final = 1_000
 FLUSH_TAKES_MS: Final = 500
 """One flush, and the wait of a busy event loop for its turn; grows with the load of the machine."""
 PATIENCE_S: Final = 60.0
-ASKED: Final = 300
-"""Messages that are asked for behind a loss, at some 5 ms each."""
+ASKED: Final = 100
+"""Messages that are asked for behind a loss, at some 35 ms each beside the load."""
 ALONE_S: Final = 3.0
 """For which nobody may serve without the operator's word: four patiences of an election."""
 POWERLESS: Final = "the machine lost its power before everything was flushed"
