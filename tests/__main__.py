@@ -2,7 +2,7 @@
 
 Tests of real clusters wait for real clocks, so they have the machine to themselves. But those that are marked
 `beside` may take longer than they do: nothing in them has to happen sooner than in tens of seconds, and no
-leadership has to last. They run two at a time. Those marked `mutant`, which show that others can fail, are
+leadership has to last. They run three at a time. Those marked `mutant`, which show that others can fail, are
 left to `make mutants-containers`. Of either kind, RERUNS tests that failed run once more: one
 that failed only because the machine was slow passes then, and is printed with its first failure.
 
@@ -27,8 +27,8 @@ RERUNS: Final = 2
 AGAIN: Final = ("--reruns", "1", "--max-suite-reruns", str(RERUNS), "--rerun-show-tracebacks")
 PARTS: Final[Mapping[str, Sequence[str]]] = {
     "not cluster": ("-n", "logical", "--maxprocesses", "4"),
-    # not those of the largest files first: Spark's come first
-    "cluster and beside": ("-n", "logical", "--maxprocesses", "2", "--no-loadscope-reorder", *AGAIN),
+    # more than two cores, for each waits a third of its time; not the largest files first: Spark's come first
+    "cluster and beside": ("-n", "3", "--no-loadscope-reorder", *AGAIN),
     "cluster and not beside": AGAIN,
 }
 ONE_PROCESS: Final = next(iter(PARTS))
