@@ -2,7 +2,8 @@
 
 A program (of `rocketmq_programs`) is one client of each kind: a producer, a push
 consumer of the group `push` and a simple consumer of the group `simple`, on one topic for all languages, so
-that each gets what the others send. A message's body is its token in decimal; by its last digit it is
+that each gets what the others send. Rust's client has no push consumer, and recalls nothing.
+A message's body is its token in decimal; by its last digit it is
 
 | 0 | delayed, and recalled at once |
 | 2, 5 | delayed, and recalled as it gets due |
@@ -44,11 +45,14 @@ from tarry.chaos.cluster.cluster import mono_ms, now_ms
 from tarry.chaos.history import Answer, Cancelled, Delivered, Done, GatewayClients, Sent
 from tarry.chaos.traffic.traffic import patiently
 from tarry.client.local.free_ports import free_ports
-from tarry.client.local.rocketmq_programs import LANGUAGES, command_of
+from tarry.client.local.rocketmq_programs import LANGUAGES, command_of, missing_rust
 
 PROGRAMS: Final = Path(__file__).parent / "rocketmq_programs"
 TOPIC: Final = "rocketmq"
 GROUPS: Final = ("push", "simple")
+CLIENTS: Final = {**LANGUAGES, "rust": missing_rust}
+GROUPS_OF: Final = {"rust": ("simple",)}
+"""Of clients that do not take part in all."""
 GATEWAYS: Final = 2
 TOKENS: Final = 1_000_000
 """Tokens of one program; the last digit of its first one is 0."""
@@ -66,7 +70,7 @@ def no_clients() -> str:
     """Return why no language's client can be run; empty: one can."""
     if find_spec("pydantic") is None:
         return "the gateway is not installed: pip install 'tarry[rocketmq]'"
-    reasons = [missing() for missing in LANGUAGES.values()]
+    reasons = [missing() for missing in CLIENTS.values()]
     return "" if "" in reasons else "; ".join(reasons)
 
 
@@ -104,7 +108,7 @@ class Clients:
 
     def __init__(self, seen: GatewayClients, folder: Path) -> None:
         self.seen, self.folder = seen, folder
-        self.left_out = {name: why for name, missing in LANGUAGES.items() if (why := missing())}
+        self.left_out = {name: why for name, missing in CLIENTS.items() if (why := missing())}
         self.complaints: list[str] = []
         self.failed: Counter[str] = Counter()
         """Calls without success, by language and kind; those of a recall that came too late are none."""
@@ -120,7 +124,7 @@ class Clients:
     @property
     def languages(self) -> tuple[str, ...]:
         """The languages whose clients are there."""
-        return tuple(name for name in LANGUAGES if name not in self.left_out)
+        return tuple(name for name in CLIENTS if name not in self.left_out)
 
     @asynccontextmanager
     async def going_on(self, servers: str) -> AsyncIterator[None]:
@@ -162,7 +166,7 @@ class Clients:
         for number, language in enumerate(self.languages, 1):
             sent = sum(one.token // TOKENS == number for one in self.seen.sent)
             groups = {one.group for one in self.seen.delivered if one.consumer == language}
-            if not sent or groups != set(GROUPS):
+            if not sent or groups != set(GROUPS_OF.get(language, GROUPS)):
                 self.complaints.append(f"the client for {language} sent {sent}, and received in {groups}")
 
     async def _all_reach(self, state: str) -> None:

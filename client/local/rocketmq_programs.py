@@ -1,12 +1,13 @@
 """Programs with RocketMQ's own clients, one for each language, run as processes on this machine.
 
-A program is a file of one name in a folder: `load.py`, `load.cjs`, `Load.java`, `load.go`. The clients are
-those that `.ci/rocketmq-clients` puts into the cache folder, and Python's package.
+A program is a file of one name in a folder: `load.py`, `load.cjs`, `Load.java`, `load.go`, `load.rs`. The
+clients are those that `.ci/rocketmq-clients` puts into the cache folder, and Python's package.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ BUILT_S: Final = 240.0
 
 
 class NotBuilt(RuntimeError):
-    """A program of Go was not built; the text is the compiler's."""
+    """A program of Go or Rust was not built; the text is the compiler's."""
 
 
 def missing_python() -> str:
@@ -43,13 +44,17 @@ def missing_go() -> str:
     return missing("go", "go", "go.sum")
 
 
+def missing_rust() -> str:
+    return missing("rust", "cargo", "target/debug/delayed")
+
+
 LANGUAGES: Final[Mapping[str, Callable[[], str]]] = {
     "python": missing_python,
     "node": missing_node,
     "java": missing_java,
     "go": missing_go,
 }
-"""By name: what says why its client is not there."""
+"""By name: what says why its client is not there. Rust's is not among them: it has no push consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +79,34 @@ async def command_of(language: str, folder: Path, name: str, home: Path) -> Comm
     if language == "java":
         options = ("-Xmx256m", f"-Duser.home={home}", "-cp", str(module / JAR))
         return Command(("java", *options, str(folder / f"{name.capitalize()}.java")), environment)
+    if language == "rust":
+        return Command((str(await _of_rust(module, folder / f"{name}.rs", home)),), environment)
     built = home / name
+    await _built(module, {}, "go", "build", "-o", str(built), str(folder / f"{name}.go"))
+    return Command((str(built),), environment)
+
+
+async def _of_rust(module: Path, program: Path, home: Path) -> Path:
+    """Return a program built in `home`, beside what its client and its other packages were built to."""
+    for file in ("Cargo.toml", "Cargo.lock"):
+        shutil.copy(module / file, home)
+    (home / "src").mkdir()
+    shutil.copy(program, home / "src" / "main.rs")
+    built = module / "target/debug/delayed"  # the package's one name
+    environment = {"CARGO_PROFILE_DEV_DEBUG": "0"}
+    await _built(
+        home, environment, "cargo", "build", "--quiet", "--offline", f"--target-dir={module / 'target'}"
+    )
+    return Path(shutil.copy(built, home / program.stem))
+
+
+async def _built(folder: Path, environment: Mapping[str, str], *words: str) -> None:
     building = await asyncio.create_subprocess_exec(
-        "go", "build", "-o", str(built), str(folder / f"{name}.go"), cwd=module, stderr=subprocess.PIPE
+        *words, cwd=folder, env={**os.environ, **environment}, stderr=subprocess.PIPE
     )
     _, errors = await asyncio.wait_for(building.communicate(), BUILT_S)
     if building.returncode:
         raise NotBuilt(errors.decode(errors="replace"))
-    return Command((str(built),), environment)
 
 
 def missing(language: str, program: str, file: str) -> str:

@@ -13,7 +13,6 @@ import pytest
 from tarry.chaos.history import Answer, GatewayClients
 from tarry.chaos.traffic import rocketmq
 from tarry.chaos.traffic.rocketmq import Clients, no_clients
-from tarry.client.local.rocketmq_programs import LANGUAGES
 
 LINES: list[list[object]] = [
     ["begun"],
@@ -79,12 +78,12 @@ def missing() -> str:
     return "not there"
 
 
-@pytest.mark.parametrize(("there", "left_out"), [(0, 4), (1, 3), (4, 0)])
+@pytest.mark.parametrize(("there", "left_out"), [(0, 5), (1, 4), (5, 0)])
 def test_clients_that_are_not_there_are_left_out_and_none_at_all_is_told(
     there: int, left_out: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reasons: list[Callable[[], str]] = [str] * there + [missing] * (4 - there)
-    monkeypatch.setattr(rocketmq, "LANGUAGES", dict(zip(LANGUAGES, reasons, strict=True)))
+    reasons: list[Callable[[], str]] = [str] * there + [missing] * (5 - there)
+    monkeypatch.setattr(rocketmq, "CLIENTS", dict(zip(rocketmq.CLIENTS, reasons, strict=True)))
     clients = Clients(GatewayClients(), tmp_path)
     assert len(clients.left_out) == left_out
     assert len(clients.languages) == there
