@@ -1,4 +1,4 @@
-"""Text form of message ids: the place of the message, so that finding it needs no lookup.
+"""Text form of message ids: hour and index, from which the message's first place follows without a lookup.
 
     0007 0007wk3 00000c1 k
     │    │       │       └─ check character
@@ -79,7 +79,7 @@ def _check_of(digits: list[int]) -> int:
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageId:
-    """Id of a message: its shard, the hour (since the epoch) in which it is due, its global index in it."""
+    """Id of a message: its shard, the hour (since the epoch) in which it was due first, its index in that."""
 
     shard: int
     hour: int

@@ -437,14 +437,14 @@ class TrimCommand(_message.Message):
     def __init__(self, queue: _Optional[bytes] = ..., offset: _Optional[bytes] = ..., hour: _Optional[bytes] = ..., units: _Optional[bytes] = ..., now_ms: _Optional[int] = ...) -> None: ...
 
 class RaiseLevelCommand(_message.Message):
-    __slots__ = ("level", "now_ms", "begins_incarnation")
+    __slots__ = ("level", "now_ms", "id_gap")
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
-    BEGINS_INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ID_GAP_FIELD_NUMBER: _ClassVar[int]
     level: int
     now_ms: int
-    begins_incarnation: bool
-    def __init__(self, level: _Optional[int] = ..., now_ms: _Optional[int] = ..., begins_incarnation: _Optional[bool] = ...) -> None: ...
+    id_gap: int
+    def __init__(self, level: _Optional[int] = ..., now_ms: _Optional[int] = ..., id_gap: _Optional[int] = ...) -> None: ...
 
 class CancelCommand(_message.Message):
     __slots__ = ("hour", "global_index", "now_ms")
@@ -917,14 +917,16 @@ class WheelCheckpoint(_message.Message):
     def __init__(self, hours: _Optional[_Iterable[_Union[HourCheckpoint, _Mapping]]] = ..., cut_due_ms: _Optional[int] = ..., cut_global_index: _Optional[int] = ..., local_index: _Optional[int] = ..., floor_hour: _Optional[int] = ..., topics: _Optional[_Iterable[int]] = ..., far: _Optional[_Union[FarCheckpoint, _Mapping]] = ..., moved: _Optional[_Iterable[_Union[MovedMessages, _Mapping]]] = ..., id_gaps: _Optional[_Iterable[_Union[IdGap, _Mapping]]] = ...) -> None: ...
 
 class IdGap(_message.Message):
-    __slots__ = ("hours", "units", "floor_hour")
+    __slots__ = ("size", "hours", "units", "floor_hour")
+    SIZE_FIELD_NUMBER: _ClassVar[int]
     HOURS_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     FLOOR_HOUR_FIELD_NUMBER: _ClassVar[int]
+    size: int
     hours: bytes
     units: bytes
     floor_hour: int
-    def __init__(self, hours: _Optional[bytes] = ..., units: _Optional[bytes] = ..., floor_hour: _Optional[int] = ...) -> None: ...
+    def __init__(self, size: _Optional[int] = ..., hours: _Optional[bytes] = ..., units: _Optional[bytes] = ..., floor_hour: _Optional[int] = ...) -> None: ...
 
 class MovedMessages(_message.Message):
     __slots__ = ("ids", "places")

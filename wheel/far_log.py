@@ -174,7 +174,7 @@ class FarLog:
     # What there is
 
     def find(self, hour: Numbers, global_index: Numbers) -> FarRows:
-        """Return the rows of messages, ids of shape (n,); -1: not in the far log. Raises WheelDamaged."""
+        """Return the rows of messages, places of shape (n,); -1: not in the far log. Raises WheelDamaged."""
         rows = np.full(len(hour), -1, np.int64)
         if self.live == 0:
             return rows

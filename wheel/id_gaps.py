@@ -1,11 +1,11 @@
-"""Gaps in the ids of messages: where another incarnation of the cluster began.
+"""Id gaps: what the ids of an hour leave out where another incarnation of the cluster began.
 
-    places of an hour   0 ………… 2,340 │ 2,341 ……                  what it has is numbered without a hole
-    ids                 0 ………… 2,340 │        16,779,557 ……      behind each begin, 2^24 are given to nobody
+    places of an hour   0 ………… 2,340 │ 2,341 ……                 all that the hour has, numbered without a hole
+    ids                 0 ………… 2,340 │         67,111,205 ……    between them a gap: ids that nobody is given
 
-Before a cluster went on alone, or from a backup, ids may have been given of messages that are lost. Programs
-have stored them, and they must never name, nor cancel, a message that came later. So each incarnation goes
-on, in each hour, `GAP` global indices behind those of the messages that are there.
+Before a cluster goes on alone, or from a backup, ids may have been given to messages that are lost. Programs
+may have stored these ids, and none of them may ever name a later message. So each incarnation goes on, in
+each hour, behind a gap. Two that begin with one state, as of one backup, hardly ever have gaps of one size.
 """
 
 from __future__ import annotations
@@ -15,27 +15,36 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tarry.wheel.state import NONE, IdGapsState, Numbers
 
-GAP: Final = 1 << 24
-"""Messages of one hour that may be lost without an id being given twice."""
-GAPS_MAX: Final = 128
-"""Begins that are noted; two billion messages still have room in an hour. Later ones leave no gap."""
+GAP_MIN: Final = 1 << 26
+"""Places of one hour that may be lost without an id being given twice."""
+GAP_MAX: Final = 1 << 27
+TOTAL_MAX: Final = 1 << 31
+"""Of all gaps: as many places still have ids. There is room for 16 at least; one without room is none."""
+_NOBODY: Final = np.uint32(NONE)
+
+
+def gap_of(incarnation: int) -> int:
+    """Return the size of the gap with which an incarnation, a random number, begins."""
+    return GAP_MIN + incarnation % (GAP_MAX - GAP_MIN)
 
 
 class _Gap(NamedTuple):
+    size: int
     hours: Numbers
     units: Numbers
     floor_hour: int
 
     def digest(self) -> bytes:
-        told = self.hours.tobytes(), self.units.tobytes(), self.floor_hour
+        told = self.size, self.hours.tobytes(), self.units.tobytes(), self.floor_hour
         return hashlib.blake2b(repr(told).encode(), digest_size=16).digest()
 
-    def begins(self, hour: Numbers) -> Numbers:
+    def first_places(self, hour: Numbers) -> NDArray[np.int64]:
         """Return the first place behind the gap, of each of the hours."""
-        first = np.where(hour < self.floor_hour, np.uint32(NONE), np.uint32(0))
+        first = np.where(hour < self.floor_hour, np.int64(NONE), np.int64(0))
         if len(self.hours):
             at = np.minimum(np.searchsorted(self.hours, hour), len(self.hours) - 1)
             known = self.hours[at] == hour
@@ -44,56 +53,60 @@ class _Gap(NamedTuple):
 
 
 class IdGaps:
-    """The gaps of all hours. Columns have shape (n,)."""
+    """The gaps of all hours, in the order of their beginnings. Columns have shape (n,)."""
 
-    __slots__ = ("_gaps", "digests")
+    __slots__ = ("_gaps", "_state", "digests")
 
     def __init__(self, state: IdGapsState = ()) -> None:
-        self._gaps = [
-            _Gap(np.frombuffer(hours, "<u4"), np.frombuffer(units, "<u4"), floor_hour)
-            for hours, units, floor_hour in state
-        ]
-        self.digests = tuple(gap.digest() for gap in self._gaps)
+        self._gaps: list[_Gap] = []
+        self._state: IdGapsState = ()
+        self.digests: tuple[bytes, ...] = ()
         """Of each gap, in order."""
+        for size, hours, units, floor_hour in state:
+            self._add(size, hours, units, floor_hour)
 
     def __bool__(self) -> bool:
         return bool(self._gaps)
 
-    def begin(self, hours: Sequence[int], units: Sequence[int], floor_hour: int) -> None:
+    def begin(self, size: int, hours: Sequence[int], units: Sequence[int], floor_hour: int) -> None:
         """Have the ids of all later messages lie behind one more gap.
 
         Take the hours that have messages, ascending, and how many each has; hours before the floor that are
         not among them are dropped, and get none any more.
         """
-        if len(self._gaps) < GAPS_MAX:
-            self._gaps.append(_Gap(np.array(hours, "<u4"), np.array(units, "<u4"), floor_hour))
-            self.digests += (self._gaps[-1].digest(),)
+        room = TOTAL_MAX - sum(gap.size for gap in self._gaps)
+        if min(size, room) > 0:
+            told = np.array(hours, "<u4").tobytes(), np.array(units, "<u4").tobytes()
+            self._add(min(size, room), *told, floor_hour)
 
-    def ids(self, hour: Numbers, global_index: Numbers) -> Numbers:
-        """Return the global indices of the ids of messages that have rested at places from the first."""
-        if not self._gaps:
-            return global_index
-        return global_index + np.uint32(GAP) * self._before(hour, global_index)
+    def _add(self, size: int, hours: bytes, units: bytes, floor_hour: int) -> None:
+        gap = _Gap(size, np.frombuffer(hours, "<u4"), np.frombuffer(units, "<u4"), floor_hour)
+        self._gaps.append(gap)
+        self._state += ((size, hours, units, floor_hour),)
+        self.digests += (gap.digest(),)
 
-    def places(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the places that ids have had from the first; (NONE, NONE): it is nobody's id."""
-        if not self._gaps:
-            return hour, global_index
-        place_hour, place_index = np.full(len(hour), NONE, np.uint32), np.full(len(hour), NONE, np.uint32)
-        for gaps in range(len(self._gaps) + 1):
-            # an id has one place at most: those of later places lie behind as many gaps, or more
-            index = global_index - np.uint32(min(gaps * GAP, NONE))
-            named = (global_index >= gaps * GAP) & (self._before(hour, index) == gaps)
-            place_hour[named], place_index[named] = hour[named], index[named]
-        return place_hour, place_index
-
-    def _before(self, hour: Numbers, global_index: Numbers) -> Numbers:
-        """Return how many gaps lie before each place."""
-        count = np.zeros(len(hour), np.uint32)
+    def indices(self, hour: Numbers, global_index: Numbers) -> Numbers:
+        """Return the indices of the ids that follow from places."""
+        index = global_index
         for gap in self._gaps:
-            count += global_index >= gap.begins(hour)
-        return count
+            index = index + np.uint32(gap.size) * (global_index >= gap.first_places(hour))
+        return index
+
+    def places(self, hour: Numbers, index: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the places from which ids follow; (NONE, NONE): it is nobody's id."""
+        if not self._gaps:
+            return hour, index
+        index, before = index.astype(np.int64), 0
+        passed, left_out = np.zeros(len(hour), np.int64), np.zeros(len(hour), np.bool_)
+        for gap in self._gaps:
+            first = gap.first_places(hour)
+            behind = index >= first + before + gap.size
+            left_out |= (index >= first + before) & ~behind
+            before += gap.size
+            passed[behind] = before
+        place = (index - passed).astype(np.uint32)
+        return np.where(left_out, _NOBODY, hour), np.where(left_out, _NOBODY, place)
 
     def capture(self) -> IdGapsState:
-        """Return the state for a checkpoint."""
-        return tuple((gap.hours.tobytes(), gap.units.tobytes(), gap.floor_hour) for gap in self._gaps)
+        """Return the state for a checkpoint, without copying it."""
+        return self._state

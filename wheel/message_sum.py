@@ -52,17 +52,17 @@ def of_units(hour: int | Numbers, global_index: Numbers, units: Rows) -> int:
 
 
 def of_gone(hour: int | Numbers, global_index: Numbers) -> int:
-    """Return the addend of ids of shape (n,) that the cut is to pass over."""
+    """Return the addend of places of shape (n,) that the cut is to pass over."""
     return _of_ids(hour, global_index, _GONE)
 
 
 def of_overtaken(hour: int | Numbers, global_index: Numbers) -> int:
-    """Return the addend of ids of shape (n,) that have overtaken."""
+    """Return the addend of places of shape (n,) that have overtaken."""
     return _of_ids(hour, global_index, _OVERTAKEN)
 
 
 def of_withdrawn(hour: int | Numbers, global_index: Numbers) -> int:
-    """Return the addend of ids of shape (n,) that were cancelled after their release."""
+    """Return the addend of places of shape (n,) that were cancelled after their release."""
     return _of_ids(hour, global_index, _WITHDRAWN)
 
 

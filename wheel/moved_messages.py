@@ -71,7 +71,7 @@ class MovedMessages:
 
     def ids(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
         """Return the ids of the messages that rest at places, shape (n,): hours and global indices."""
-        index = self._gaps.ids(hour, global_index)
+        index = self._gaps.indices(hour, global_index)
         if not self._ids:
             return hour, index
         first, moved = self._ids.find(_keys(hour, global_index))
@@ -85,7 +85,7 @@ class MovedMessages:
     ) -> None:
         """Note that messages, each once, have moved from one place to another."""
         first, left, place = (_keys(*columns) for columns in (ids, before, now))
-        own = _keys(before[0], self._gaps.ids(*before))  # the ids that what rested there first has
+        own = _keys(before[0], self._gaps.indices(*before))  # the ids that follow from these places
         again = own != first
         self._total.add(-message_sum.of_moved(first[again], left[again]))
         self._ids.remove(left[again])

@@ -54,7 +54,7 @@ class PendingPart(NamedTuple):
     """With global_index: the message's id."""
     global_index: Numbers
     place_hour: Numbers
-    """With place_index: where it rests, which is its id unless it was moved, or behind a gap."""
+    """With place_index: where it rests, from which its id follows unless it was moved."""
     place_index: Numbers
     due_ms: Times
     topic: Numbers

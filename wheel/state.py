@@ -24,8 +24,8 @@ Flags: TypeAlias = NDArray[np.bool_]
 Rows: TypeAlias = NDArray[np.void]
 MovedState: TypeAlias = tuple[tuple[bytes | memoryview, bytes | memoryview], ...]
 """Checkpoint value of the moved messages: ids and places in columns of u64, hour << 32 | global index."""
-IdGapsState: TypeAlias = tuple[tuple[bytes, bytes, int], ...]
-"""Checkpoint value of the gaps in ids: each has columns of u32, hours and their units, and a floor hour."""
+IdGapsState: TypeAlias = tuple[tuple[int, bytes, bytes, int], ...]
+"""Checkpoint value of the id gaps: each has its size, columns of u32 (hours, their units), a floor hour."""
 
 
 @dataclass(frozen=True, slots=True)

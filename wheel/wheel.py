@@ -163,7 +163,7 @@ class Wheel:
             self._release.read_far_crowds()
 
     def overtake(self, hour: Numbers, global_index: Numbers) -> Taken:
-        """Release messages ahead of the cut, ids of shape (n,): those that are pending, hours as they are
+        """Release messages ahead of the cut, places of shape (n,): those that are pending, hours as they are
         named, each by due time.
 
         The cut stays, and passes them over when it gets there.
@@ -192,7 +192,7 @@ class Wheel:
         return self._release.until_of_hours(until_ms, hours_max)
 
     def cancel(self, hour: Numbers, global_index: Numbers) -> Cancellation:
-        """Cancel pending messages, ids of shape (n,); a repeated cancel's outcome is ALREADY_CANCELLED."""
+        """Cancel pending messages, places of shape (n,); a repeated cancel's outcome is ALREADY_CANCELLED."""
         return self._messages.cancel(self._release.cut, hour, global_index)
 
     def move(
@@ -219,17 +219,17 @@ class Wheel:
         return done
 
     def withdraw(self, hour: Numbers, global_index: Numbers) -> None:
-        """Note that released messages, ids of shape (n,), are cancelled. Reads and writes no file."""
+        """Note that released messages, places of shape (n,), are cancelled. Reads and writes no file."""
         self._messages.withdraw(hour, global_index)
 
     def is_withdrawn(self, hour: int, global_index: int) -> bool:
         """Return whether a message was cancelled after its release. Raises OSError and WheelDamaged."""
         return self._messages.is_withdrawn(hour, global_index)
 
-    def begin_incarnation(self) -> None:
-        """Have ids of all later messages lie behind those that a cluster before may have given and lost."""
+    def begin_incarnation(self, id_gap: int) -> None:
+        """Have the ids of all later messages lie so much further: behind those that may be given and lost."""
         hours = self.hours()
-        self._gaps.begin(hours, [self.units_in_hour(hour) for hour in hours], self._floor_hour)
+        self._gaps.begin(id_gap, hours, [self.units_in_hour(hour) for hour in hours], self._floor_hour)
 
     def drop_hour(self, hour: int) -> None:
         """Forget an hour. Raises ValueError where it does not lie wholly behind the cut."""
@@ -255,9 +255,10 @@ class Wheel:
 
     def places_of(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
         """Return where the messages of ids, shape (n,), rest: other hours and indices where they were moved,
-        and other indices behind the begin of an incarnation.
+        and other indices behind an id gap.
 
-        All other calls, but `move`, take places. Of an id that was given to nobody it is a place of nothing.
+        All other calls, but `move` and `first_places_of`, take places. Of an id that was given to nobody it
+        is a place of nothing.
         """
         return self._moved.places(hour, global_index)
 
@@ -265,12 +266,12 @@ class Wheel:
         """Return the ids of the messages that rest at places, shape (n,), or did until their release."""
         return self._moved.ids(hour, global_index)
 
-    def ids_of_new(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
-        """Return the ids that messages got which were appended, and not moved, to places, shape (n,)."""
-        return hour, self._gaps.ids(hour, global_index)
+    def first_ids_of(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the ids that follow from places, shape (n,), as of messages that were never moved."""
+        return hour, self._gaps.indices(hour, global_index)
 
     def first_places_of(self, hour: Numbers, global_index: Numbers) -> tuple[Numbers, Numbers]:
-        """Return where messages rested first, ids of shape (n,), as they do unless they were moved."""
+        """Return the places from which ids, shape (n,), follow: where the messages rested first."""
         return self._gaps.places(hour, global_index)
 
     @property
@@ -427,11 +428,11 @@ class Wheel:
         return self._release.due_topics(until_ms)
 
     def costs_ns(self, hour: Numbers, global_index: Numbers) -> Numbers:
-        """Estimate the CPU time of a call that names messages, for each, ids of shape (n,) by hour, u4[n]."""
+        """Estimate the CPU time of a call that names messages, for each: places of shape (n,) by hour."""
         return self._messages.costs_ns(hour, global_index)
 
     def known(self, hour: Numbers, global_index: Numbers) -> Flags:
-        """Flag the messages, ids of shape (n,) by hour, that exist, whatever became of them."""
+        """Flag the messages, places of shape (n,) by hour, that exist, whatever became of them."""
         return self._messages.known(hour, global_index)
 
     def state(self, hour: int, global_index: int) -> MessageState:
@@ -439,7 +440,7 @@ class Wheel:
         return self._messages.state(self._release.cut, hour, global_index)
 
     def states(self, hour: Numbers, global_index: Numbers) -> NDArray[np.uint8]:
-        """Return the MessageState of each message, ids of shape (n,). Raises OSError and WheelDamaged."""
+        """Return the MessageState of each message, places of shape (n,). Raises OSError and WheelDamaged."""
         return self._messages.states(self._release.cut, hour, global_index)
 
     def units(self, hour: Numbers, global_index: Numbers, *, thinned: bool = False) -> Rows:
@@ -474,7 +475,7 @@ class Wheel:
         return self._messages.repair(hour, global_index, record)
 
     def readable(self, hour: Numbers, global_index: Numbers) -> Flags:
-        """Flag the messages, ids of shape (n,) by hour, all known, that have not been thinned out."""
+        """Flag the messages, places of shape (n,) by hour, all known, that have not been thinned out."""
         return self._messages.readable(hour, global_index)
 
     def reread(self, hour: int) -> None:

@@ -24,8 +24,8 @@ FLUSH_MS: Final = 1_000
 FLUSH_TAKES_MS: Final = 500
 """One flush, and the wait of a busy event loop for its turn; grows with the load of the machine."""
 PATIENCE_S: Final = 60.0
-ASKED: Final = 100
-"""Messages that are asked for behind a loss, at some 35 ms each beside the load."""
+IDS_ASKED: Final = 100
+"""Ids from before a loss that are asked for, one after another, at some 35 ms each beside the load."""
 ALONE_S: Final = 3.0
 """For which nobody may serve without the operator's word: four patiences of an election."""
 POWERLESS: Final = "the machine lost its power before everything was flushed"
@@ -97,17 +97,17 @@ async def async_power_loss_majority(run: Run) -> None:
             elif name != best:
                 await join_anew(run, nodes[name])
     await run.serving()
-    await _ids_are_nobody_elses(run, lost_mono_ms)
+    await _expect_ids_to_name_their_messages(run, lost_mono_ms)
     gone = forgotten(run.history, (BRISK,))
     run.say(f"{gone} messages acknowledged in the last {FLUSH_MS} ms have not come yet, or are lost")
 
 
-async def _ids_are_nobody_elses(run: Run, lost_mono_ms: int) -> None:
-    """Ask for the last messages acknowledged before the loss: each is the one that it was, or is gone."""
+async def _expect_ids_to_name_their_messages(run: Run, lost_mono_ms: int) -> None:
+    """Ask for the messages acknowledged last before the loss: each id names its own message, or none."""
     before = [one for one in run.history.acknowledged() if one.answered_mono_ms < lost_mono_ms]
     found, gone = 0, 0
     async with run.client.producer() as producer:
-        for one in before[-ASKED:]:
+        for one in before[-IDS_ASKED:]:
             try:
                 message = await producer.get(one.id)
             except NotFound:
@@ -116,7 +116,8 @@ async def _ids_are_nobody_elses(run: Run, lost_mono_ms: int) -> None:
             token = TOKEN.unpack_from(message.body)[0]
             run.expect(token == one.token, f"{one.id} was given for {one.token}, and names {token}")
             found += 1
-    run.say(f"of the last {found + gone} ids before the loss, {gone} name nothing, the others what they did")
+    run.expect(found + gone == IDS_ASKED, f"only {found + gone} ids were given before the loss")
+    run.say(f"of the last {IDS_ASKED} ids before the loss, {gone} name nothing, {found} their messages")
 
 
 async def _go_async(run: Run) -> None:

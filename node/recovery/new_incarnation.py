@@ -7,17 +7,18 @@ from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import entry_payload
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine import levels
+from tarry.wheel.id_gaps import gap_of
 
 
 def begin(journal: Journal, incarnation: int, now_ms: int) -> None:
     """Write, at once or not at all, what is staged, and that it is a journal of another incarnation.
 
-    Its last entry raises the level to one from which on a version knows of incarnations, and has no id given
-    again that the cluster before may have given. All of it is committed: this node, the only member, is a
-    majority. Blocks.
+    Its last entry raises the level to one from which on a version knows of incarnations, and begins an id
+    gap: no id is given again that may have been given before. All of it is committed: this node, the only
+    member, is a majority. Blocks.
     """
     raised = command_codec.encode(
-        log_pb.RaiseLevelCommand(level=levels.INCARNATIONS, now_ms=now_ms, begins_incarnation=True)
+        log_pb.RaiseLevelCommand(level=levels.INCARNATIONS, now_ms=now_ms, id_gap=gap_of(incarnation))
     )
     entry = log_pb.LogEntry(commands=[raised])
     journal.append(entry_payload(entry.SerializeToString()), journal.last_index + 1, journal.term)

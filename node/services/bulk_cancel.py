@@ -246,7 +246,8 @@ class BulkCancels:
     async def _with_records_as_wanted(self, walk: _Walk, hour: Numbers, index: Numbers) -> NDArray[np.bool_]:
         """Flag messages, ids of shape (n,), unless they were given records since that do not match."""
         at_hour, at_index = self._machine.wheel.places_of(hour, index)
-        fit: NDArray[np.bool_] = (at_hour == hour) & (at_index == index)  # never moved: as it was looked at
+        first = self._machine.wheel.first_places_of(hour, index)
+        fit: NDArray[np.bool_] = (at_hour == first[0]) & (at_index == first[1])  # as it was looked at
         (rows,) = np.nonzero(~fit)
         rows = rows[np.argsort(at_hour[rows], kind="stable")]
         rows = rows[self._there(at_hour[rows], at_index[rows])]

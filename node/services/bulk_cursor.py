@@ -2,7 +2,7 @@
 
 All that a cancel has to know from one call to the next is in it, so that any leader goes on with it. Whoever
 forges one harms nobody: what it names is cancelled only where it is in the topic that the caller names. After
-a restore those of before are refused: other messages may have the ids that they name.
+a restore those of before are refused: other messages may rest at the places that they name.
 """
 
 from __future__ import annotations

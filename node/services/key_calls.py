@@ -111,7 +111,7 @@ class KeyCalls:
         return None
 
     def _first(self, request: pb.FindByKeyRequest) -> int | Refusal:
-        """Return the id that the page begins with."""
+        """Return the place that the page begins with, which `next` has in the form of an id."""
         if not request.begin:
             return 0
         message = id_of(request.begin, self._core.config.shard)

@@ -24,7 +24,8 @@ LIVES_MAX: Final = 8
 NOT_FOUND: Final = Refusal(
     Reason.MESSAGE_NOT_FOUND,
     "no message has this id, or none that this caller may know of: it was never given, the message's hour "
-    "has been deleted, or the token has no right on its topic; ledgers may still tell its history",
+    "has been deleted, it was lost with a majority of the nodes or behind a backup, or the token has "
+    "no right on its topic; ledgers may still tell its history",
 )
 
 

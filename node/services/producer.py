@@ -66,7 +66,8 @@ RELEASED_AHEAD_MS: Final = 60_000
 """Of hours that begin later than that nothing is released yet, or the cancel's own outcome says so."""
 NOT_FOUND_TEXT: Final = (
     "no message has this id, or none that this caller may know of: it was never given, the message's hour "
-    "has been deleted, or the token lacks the right to produce to its topic"
+    "has been deleted, it was lost with a majority of the nodes or behind a backup, or the token "
+    "lacks the right to produce to its topic"
 )
 WEAKEST: Final = frozenset({DURABILITY_UNSPECIFIED, DURABILITY_ASYNC})
 """Of a request: the cluster's own durability counts. What a later version may ask for counts as sync."""

@@ -46,7 +46,7 @@ class Repeats:
                 due_ms[rows] = await done(partial(self._machine.due_ms, hour[rows], global_index[rows]))
         except UnknownMessage:
             due_ms = hour.astype(np.int64) * HOUR_MS
-        named = self._machine.wheel.ids_of_new(hour, global_index)  # the places of first are kept
+        named = self._machine.wheel.first_ids_of(hour, global_index)  # the places of first are kept
         given_hour, given_index = (column.astype("<u4").tobytes() for column in named)
         due = due_ms.astype("<i8").tobytes()
         return response(self._shard, given_hour, given_index, due, b"", repeated=True)

@@ -141,7 +141,7 @@ def wheel_state(checkpoint: log_pb.Checkpoint) -> WheelState:
     cut = Cut(wheel.cut_due_ms, wheel.cut_global_index)
     far = FarState(wheel.far.first, segments, wheel.far.dropped_hours)
     moved = tuple((some.ids, some.places) for some in wheel.moved)
-    gaps = tuple((gap.hours, gap.units, gap.floor_hour) for gap in wheel.id_gaps)
+    gaps = tuple((gap.size, gap.hours, gap.units, gap.floor_hour) for gap in wheel.id_gaps)
     topics = tuple(wheel.topics)
     return WheelState(hours, cut, wheel.local_index, wheel.floor_hour, topics, far, moved=moved, id_gaps=gaps)
 
@@ -175,7 +175,7 @@ class WheelCheckpoints:
             floor_hour=state.floor_hour,
             topics=state.topics,
             far=_far_serialized(state.far),
-            id_gaps=[log_pb.IdGap(hours=gap[0], units=gap[1], floor_hour=gap[2]) for gap in state.id_gaps],
+            id_gaps=[_gap_part(*gap) for gap in state.id_gaps],
         )
         moved = [_moved_part(bytes(ids), bytes(places)) for ids, places in state.moved]
         # messages laid end to end are one message: the fields of all
@@ -194,6 +194,10 @@ class WheelCheckpoints:
 def _far_serialized(far: FarState) -> log_pb.FarCheckpoint:
     segments = [log_pb.FarSegmentCheckpoint(**_values(segment)) for segment in far.segments]
     return log_pb.FarCheckpoint(first=far.first, segments=segments, dropped_hours=far.dropped_hours)
+
+
+def _gap_part(size: int, hours: bytes, units: bytes, floor_hour: int) -> log_pb.IdGap:
+    return log_pb.IdGap(size=size, hours=hours, units=units, floor_hour=floor_hour)
 
 
 def _moved_part(ids: bytes, places: bytes) -> bytes:

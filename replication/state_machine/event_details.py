@@ -98,7 +98,7 @@ def settled(
         queues.damaged.append(damage)  # an event is not worth a replica
         of = origins_in([b""] * len(offset))
         told = Event(kind, len(offset), at_ms, queue, None, group, of.hour, of.global_index, offset=offset)
-        return told._replace(named=True)
+        return told._replace(by_id=True)
     hour, global_index, attempt = units["hour"], units["global_index"], np.ones(len(offset), np.int32)
     if queues[queue].group:
         hour, global_index, attempt = origins(wheel, hour, global_index)
@@ -113,17 +113,17 @@ def settled(
         due_ms=units["due_ms"],
         offset=offset,
         attempt=attempt,
-        named=bool(queues[queue].group),
+        by_id=bool(queues[queue].group),
     )
 
 
 def of_ids(wheel: Wheel, queues: Queues, events: list[Event]) -> list[Event]:
-    """Return events of what rests in the wheel as events of the ids of these messages; but for copies'."""
+    """Return events of places as events of these messages' ids; those of copies stay, for `of_origins`."""
     for number, event in enumerate(events) if wheel.ids_differ else ():
-        if event.named or event.hour is None or event.global_index is None or _is_of_copies(queues, event):
+        if event.by_id or event.hour is None or event.global_index is None or _is_of_copies(queues, event):
             continue
         hour, global_index = wheel.ids_of(event.hour, event.global_index)
-        events[number] = event._replace(hour=hour, global_index=global_index, named=True)
+        events[number] = event._replace(hour=hour, global_index=global_index, by_id=True)
     return events
 
 
@@ -140,7 +140,7 @@ def of_origins(wheel: Wheel, queues: Queues, events: list[Event]) -> list[Event]
     for number, event in copies.items():
         rows = slice(start, start := start + event.n)
         events[number] = event._replace(
-            hour=of.hour[rows], global_index=of.global_index[rows], attempt=of.attempt[rows], named=True
+            hour=of.hour[rows], global_index=of.global_index[rows], attempt=of.attempt[rows], by_id=True
         )
     return events
 
@@ -180,7 +180,7 @@ def retried(
         global_index=of.global_index,
         due_ms=due_ms,
         detail="REDRIVEN",
-        named=True,
+        by_id=True,
     )
     return [done, next_attempt]
 

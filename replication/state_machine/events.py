@@ -30,7 +30,7 @@ class Event(NamedTuple):
     offset: Column = None
     attempt: Column = None
     detail: str | None = None
-    named: bool = False  # hour and global index are of ids; else of places, until it is told
+    by_id: bool = False  # hour and global index are of an id; else of a place, until it is told
 
 
 class Events:

@@ -248,8 +248,8 @@ class Machine:
 
     def _raise_level(self, command: log_pb.RaiseLevelCommand) -> Changed:
         self.level = max(self.level, command.level)
-        if command.begins_incarnation:
-            self.wheel.begin_incarnation()
+        if command.id_gap:
+            self.wheel.begin_incarnation(command.id_gap)
         return Changed(self.level)
 
     def _release(self, command: log_pb.ReleaseCommand) -> Released | Refusal:

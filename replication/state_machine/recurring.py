@@ -288,7 +288,7 @@ class Recurring:
         )
         if self._keyed.wanted:
             self._keyed.add(keys.of_records(records), queues, placed.hour, placed.global_index)
-        return self._wheel.ids_of_new(placed.hour, placed.global_index)
+        return self._wheel.first_ids_of(placed.hour, placed.global_index)
 
 
 def fault(command: log_pb.RecurringCommand) -> str:

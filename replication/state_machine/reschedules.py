@@ -220,5 +220,5 @@ def _events(
             due_ms=asked.due_ms[chosen],
             attempt=None if of is None else of.attempt[some],
             detail="UPDATED" if command.tag_mask else None,
-            named=True,
+            by_id=True,
         )

@@ -224,7 +224,7 @@ class Scheduler:
         starts = [0, *ends[:-1]]
         for part, start in zip(parts, starts, strict=True):
             self._keyed.scheduled(part.command, columns.queue, done, start)
-        named = self._wheel.ids_of_new(done.hour, done.global_index)
+        named = self._wheel.first_ids_of(done.hour, done.global_index)
         hour, index = (column.astype("<u4").tobytes() for column in named)
         due_ms = columns.due_ms.astype("<i8").tobytes()
         past = columns.past if bool(columns.past.any()) else None

@@ -139,8 +139,8 @@ class Transacting:
             due_ms = _due(due_ms, command.now_ms)
             record = command.record + times(state.born_ms, command.now_ms)  # as a message it is stored now
             placed = self._message(state, state.topic, record, due_ms, command.now_ms)
-            named = self._wheel.ids_of_new(placed.hour, placed.global_index)
-            state.place_hour, state.place_index = int(named[0][0]), int(named[1][0])  # nothing else is left
+            hour, index = self._wheel.first_ids_of(placed.hour, placed.global_index)  # its place is of no use
+            state.place_hour, state.place_index = int(hour[0]), int(index[0])
             state.next_ms = due_ms
         else:
             self._forget_place(state)

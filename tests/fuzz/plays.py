@@ -336,7 +336,9 @@ class RawPlay(Play):
                 hour=column["hour"],
                 now_ms=now_ms,
             ),
-            log_pb.RaiseLevelCommand(level=pick((0, 1, 2)), now_ms=now_ms),
+            log_pb.RaiseLevelCommand(
+                level=pick((0, 1, 2)), id_gap=pick((0, 1, 1 << 26, 2**32 - 1)), now_ms=now_ms
+            ),
             log_pb.RecurringCommand(
                 name=name,
                 change=pick((0, 1, 1, 1, 2, 3, 4, 99)),

@@ -98,23 +98,30 @@ MUTANTS = (
     Mutant(
         "a_new_incarnation_gives_ids_again",
         "a cancel by an id that is stored elsewhere, of a message that is lost, cancels another one",
-        "now_ms=now_ms, begins_incarnation=True",
+        "now_ms=now_ms, id_gap=gap_of(incarnation)",
         "now_ms=now_ms",
         (ALONE, "tests/node/recovery/test_recover_alone.py::test_a_survivor_is_alone_in_a_new_incarnation"),
     ),
     Mutant(
         "a_begin_leaves_no_gap",
         "a cancel by an id that is stored elsewhere, of a message that is lost, cancels another one",
-        "        return global_index + np.uint32(GAP) * self._before(hour, global_index)",
-        "        return global_index",
+        "index = index + np.uint32(gap.size) * (global_index >= gap.first_places(hour))",
+        "index = index + np.uint32(0)",
         (f"{IDS}::test_an_id_that_was_given_and_lost_names_no_message_that_came_later",),
     ),
     Mutant(
         "an_id_in_a_gap_is_taken_for_a_place",
         "a cancel by an id that is stored elsewhere, of a message that is lost, cancels another one",
-        " & (self._before(hour, index) == gaps)",
+        "            left_out |= (index >= first + before) & ~behind\n",
         "",
         (f"{IDS}::test_an_id_that_was_given_and_lost_names_no_message_that_came_later",),
+    ),
+    Mutant(
+        "two_incarnations_of_one_state_give_the_same_ids",
+        "where a backup is restored twice, a cancel by an id of the first restored cluster cancels another message",
+        "    return GAP_MIN + incarnation % (GAP_MAX - GAP_MIN)",
+        "    return GAP_MIN",
+        ("tests/wheel/test_id_gaps.py::test_two_incarnations_that_begin_with_one_state_give_different_ids",),
     ),
     Mutant(
         "gaps_are_not_in_the_digest",
@@ -126,7 +133,7 @@ MUTANTS = (
     Mutant(
         "an_event_of_a_copy_s_message_is_named_twice",
         "behind a gap the ledger tells of a message that nobody has",
-        "        named=bool(queues[queue].group),\n",
+        "        by_id=bool(queues[queue].group),\n",
         "",
         (f"{IDS}::test_the_ledger_is_told_of_a_retry_s_message_by_its_id",),
     ),
@@ -135,9 +142,7 @@ MUTANTS = (
         "behind a gap no dead letter is redriven",
         "hour, global_index = wheel.first_places_of(*np.array",
         "hour, global_index = iter(np.array",
-        (
-            "tests/node/delivery/test_redrive.py::test_a_letter_of_a_message_behind_the_begin_of_an_incarnation_is_believed",
-        ),
+        ("tests/node/delivery/test_redrive.py::test_a_letter_of_a_message_behind_an_id_gap_is_believed",),
     ),
     Mutant(
         "a_retry_s_copy_is_cancelled_by_its_place",
@@ -145,7 +150,7 @@ MUTANTS = (
         "                hour=ids[0].tobytes(), global_index=ids[1].tobytes(), now_ms=",
         "                hour=hour.tobytes(), global_index=index.tobytes(), now_ms=",
         (
-            "tests/node/services/test_incarnation_ids.py::test_behind_the_begin_of_an_incarnation[a_retry_behind_many_hours_with_few_messages_each_is_cancelled]",
+            "tests/node/services/test_incarnation_ids.py::test_ids_name_their_messages_behind_a_gap[a_retry_behind_many_hours_with_few_messages_each_is_cancelled]",
         ),
     ),
     Mutant(
@@ -158,17 +163,17 @@ MUTANTS = (
     Mutant(
         "a_committed_transaction_tells_a_place_for_an_id",
         "behind a gap its id names nobody, or another message",
-        "            named = self._wheel.ids_of_new(placed.hour, placed.global_index)\n            state.place_hour",
-        "            named = placed.hour, placed.global_index\n            state.place_hour",
+        "hour, index = self._wheel.first_ids_of(placed.hour, placed.global_index)",
+        "hour, index = placed.hour, placed.global_index",
         (f"{IDS}::test_a_committed_transaction_tells_the_id_of_its_message",),
     ),
     Mutant(
         "a_repeated_answer_tells_places_for_ids",
         "behind a gap a producer that asks again is given an id of nobody, or of another message",
-        "        named = self._machine.wheel.ids_of_new(hour, global_index)  # the places of first are kept\n",
+        "        named = self._machine.wheel.first_ids_of(hour, global_index)  # the places of first are kept\n",
         "        named = hour, global_index\n",
         (
-            "tests/node/services/test_repeated_schedules.py::test_the_answer_behind_the_begin_of_an_incarnation_is_the_one_given_before",
+            "tests/node/services/test_repeated_schedules.py::test_the_answer_behind_an_id_gap_is_the_one_given_before",
         ),
     ),
     Mutant(

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
-from tarry.wheel.id_gaps import GAP
+from tarry.wheel.id_gaps import GAP_MIN
 from tarry.wheel.sorted_pairs import Pairs, SortedPairs
 from tarry.wheel.state import HOUR_MS, MessageState, WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
@@ -56,7 +56,7 @@ class Moves(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.list = SortedList()
-        self.begins = 0  # of incarnations
+        self.gaps: list[int] = []  # sizes of id gaps
         self.first: dict[Id, Id] = {}  # ids by places, as if nothing moved
         self.place: dict[Id, Id] = {}  # by id, of what was moved
         self.lost: set[Id] = set()  # ids that an incarnation before may have given
@@ -80,7 +80,7 @@ class Moves(RuleBasedStateMachine):
 
     def named(self, at: list[Id]) -> list[Id]:
         """Note and return the ids that belong to new places."""
-        self.first.update({place: (place[0], place[1] + self.begins * GAP) for place in at})
+        self.first.update({place: (place[0], place[1] + sum(self.gaps)) for place in at})
         return [self.first[place] for place in at]
 
     def where(self, name: Id) -> Id:
@@ -101,15 +101,15 @@ class Moves(RuleBasedStateMachine):
         assert got == self.list.append(due_ms)
         return multiple(*self.named(got))
 
-    @rule()
-    def begin_incarnation(self) -> None:
-        if self.begins == 3:
+    @rule(more=st.integers(0, 9))
+    def begin_incarnation(self, more: int) -> None:
+        if len(self.gaps) == 3:
             return
-        for hour, size in self.list.sizes.items():
-            gaps = [index - place[1] for place, (at, index) in self.first.items() if at == hour]
-            self.lost.update((hour, size + gap) for gap in {0, *gaps})
-        self.do(lambda wheel: wheel.begin_incarnation())
-        self.begins += 1
+        for hour, size in {**self.list.sizes, START_MS // HOUR_MS + 50: 0}.items():
+            # which each incarnation would have given next
+            self.lost.update((hour, size + sum(self.gaps[:begun])) for begun in range(len(self.gaps) + 1))
+        self.do(lambda wheel: wheel.begin_incarnation(GAP_MIN + more))
+        self.gaps.append(GAP_MIN + more)
 
     @rule(chosen=st.lists(names, min_size=1, max_size=6, unique=True), data=st.data())
     def move(self, chosen: list[Id], data: st.DataObject) -> None:

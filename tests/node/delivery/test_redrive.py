@@ -25,7 +25,7 @@ from tarry.proto.tarry_operator_pb2 import RedriveRequest, RedriveResponse
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.wheel.cached_reads import NotCached
-from tarry.wheel.id_gaps import GAP
+from tarry.wheel.id_gaps import GAP_MIN
 from tarry.wheel.state import HOUR_MS
 from tests.node.policies import policy
 from tests.replication.commands import NOW_MS, release, schedule, subscribe, trim
@@ -89,14 +89,14 @@ def test_a_letter_that_applying_placed_is_believed_also_when_its_message_has_bee
     assert believed(found, machine.queues.of(LETTERS), machine)
 
 
-def test_a_letter_of_a_message_behind_the_begin_of_an_incarnation_is_believed(tmp_path: Path) -> None:
+def test_a_letter_of_a_message_behind_an_id_gap_is_believed(tmp_path: Path) -> None:
     with closing(Machine(tmp_path, MachineSettings())) as machine:
-        begin = log_pb.RaiseLevelCommand(level=2, now_ms=NOW_MS, begins_incarnation=True)
+        begin = log_pb.RaiseLevelCommand(level=2, now_ms=NOW_MS, id_gap=GAP_MIN)
         apply(machine, encode(begin), subscribe("t"), schedule([NOW_MS]), release(NOW_MS))
         apply(machine, *given_up(machine))
         found = letter(machine)
         assert found is not None
-        assert found.copy.global_index == GAP
+        assert found.copy.global_index == GAP_MIN
 
 
 def test_a_redriven_copy_has_its_idempotency_key_again_which_counts_nowhere(machine: Machine) -> None:

@@ -20,6 +20,7 @@ from tarry.replication.snapshot.state_folder import PointerDamaged, StateFolder
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine import levels
 from tarry.replication.state_machine.levels import AnotherVersion
+from tarry.wheel.id_gaps import gap_of
 from tests.node.lone_leader import leader
 from tests.node.services.test_backup import all_of, backup
 
@@ -37,12 +38,12 @@ def restored(parts: list[pb.BackupResponse], data: Path) -> pb.BackupManifest:
     return restore(parts, data, N1)
 
 
-def raises(journal: Journal) -> tuple[int, bool]:
-    """Return the level to which the last entry of a journal raises, and whether an incarnation begins."""
+def raises(journal: Journal) -> tuple[int, int]:
+    """Return the level to which the last entry of a journal raises, and its id gap."""
     (command,) = log_pb.LogEntry.FromString(journal.entry(journal.last_index)[0][1:]).commands
     raised = command_codec.decode(command)
     assert isinstance(raised, log_pb.RaiseLevelCommand)
-    return raised.level, raised.begins_incarnation
+    return raised.level, raised.id_gap
 
 
 def changed(parts: list[pb.BackupResponse], **more: Any) -> list[pb.BackupResponse]:
@@ -86,7 +87,7 @@ def test_a_restored_node_is_alone_in_a_new_incarnation_and_has_the_state(
         told.term + 1,
     )
     # so 0.2.0, which knows of none, ends at that entry, and no id is given again
-    assert raises(journal) == (levels.INCARNATIONS, True)
+    assert raises(journal) == (levels.INCARNATIONS, gap_of(171))
     journal.close()
 
 

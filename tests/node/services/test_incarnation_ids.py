@@ -1,19 +1,20 @@
-"""What names messages goes on behind the begin of an incarnation, where ids are no places.
+"""Ids name their messages behind an id gap, where they are no places.
 
-Tests of the ids' uses are played again on a wheel whose first message comes behind a begin.
+Tests of what uses ids are played again on wheels that begin with a gap.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tarry.wheel.id_gaps import GAP_MIN
 from tarry.wheel.state import WheelSettings, WheelState
 from tarry.wheel.wheel import Wheel
 from tests.node.keys import test_find_by_key as by_key
@@ -49,21 +50,24 @@ PLAYED_AGAIN: list[Callable[..., Any]] = [
 
 
 @pytest.fixture
-def _begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have each empty wheel begin with an incarnation."""
-    opened = Wheel.__init__
+def _begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have each empty wheel begin with an id gap; one at least must have had messages behind it."""
+    opened, begun = Wheel.__init__, list[Wheel]()
 
     def begin(wheel: Wheel, folder: Path, settings: WheelSettings, state: WheelState | None = None) -> None:
         opened(wheel, folder, settings, state)
         if (state or WheelState()) == WheelState():
-            wheel.begin_incarnation()
+            wheel.begin_incarnation(GAP_MIN)
+            begun.append(wheel)
 
     monkeypatch.setattr(Wheel, "__init__", begin)
+    yield
+    assert any(wheel.ids_differ and wheel.hours() for wheel in begun)
 
 
 @pytest.mark.usefixtures("_begun")
 @pytest.mark.parametrize("again", PLAYED_AGAIN, ids=lambda one: getattr(one, "func", one).__name__[5:])
-def test_behind_the_begin_of_an_incarnation(tmp_path: Path, again: Callable[..., Any]) -> None:
+def test_ids_name_their_messages_behind_a_gap(tmp_path: Path, again: Callable[..., Any]) -> None:
     done = again(tmp_path)
     if inspect.iscoroutine(done):
         asyncio.run(done)

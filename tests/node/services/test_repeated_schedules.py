@@ -12,7 +12,7 @@ from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchResponse
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.outcomes import Repeated, Scheduled
-from tarry.wheel.id_gaps import GAP
+from tarry.wheel.id_gaps import GAP_MIN
 from tests.replication.commands import NOW_MS, admin, cancel, far_due, release, schedule, trim
 
 HOUR_MS = 3_600_000
@@ -62,11 +62,11 @@ async def test_the_answer_is_the_one_given_before(fresh: Machine, due_ms: list[i
     assert await again(fresh) == answer
 
 
-async def test_the_answer_behind_the_begin_of_an_incarnation_is_the_one_given_before(fresh: Machine) -> None:
-    raised = log_pb.RaiseLevelCommand(level=2, now_ms=NOW_MS, begins_incarnation=True)
+async def test_the_answer_behind_an_id_gap_is_the_one_given_before(fresh: Machine) -> None:
+    raised = log_pb.RaiseLevelCommand(level=2, now_ms=NOW_MS, id_gap=GAP_MIN)
     apply(fresh, admin(raised))
     answer = first(fresh, [*PARTITIONS, *FAR])
-    assert {index // GAP for index in answer.global_index} == {1}
+    assert {index // GAP_MIN for index in answer.global_index} == {1}
     assert await again(fresh) == answer
     apply(fresh, admin(raised))
     assert await again(fresh) == answer
