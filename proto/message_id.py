@@ -2,7 +2,7 @@
 
     0007 0007wk3 00000c1 k
     │    │       │       └─ check character
-    │    │       └───────── global index, 7 characters   (spaces only here)
+    │    │       └───────── index, 7 characters   (spaces only here)
     │    └───────────────── hours since the epoch, 7 characters
     └────────────────────── shard, 4 characters
 
@@ -116,12 +116,12 @@ class MessageId:
             number = number << 5 | digit
         shard, hour, global_index = number >> 2 * _BITS, number >> _BITS & _MASK, number & _MASK
         if hour > HOUR_MAX or global_index > GLOBAL_INDEX_MAX:
-            raise InvalidMessageId("no message can have this hour or this global index")
+            raise InvalidMessageId("no message can have this hour or this index")
         return cls(shard, hour, global_index)
 
 
 def parse_ids(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return the columns shard, hour and global index, shape (n,), of many ids; about 0.1 µs each.
+    """Return the columns shard, hour and index, shape (n,), of many ids; about 0.1 µs each.
 
     Raises as `MessageId.parse` does for the first text that is no id.
     """

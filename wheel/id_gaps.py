@@ -5,7 +5,7 @@
 
 Before a cluster goes on alone, or from a backup, ids may have been given to messages that are lost. Programs
 may have stored these ids, and none of them may ever name a later message. So each incarnation goes on, in
-each hour, behind a gap. Two that begin with one state, as of one backup, hardly ever have gaps of one size.
+each hour, behind a gap. Of two that begin with one state, as of one backup, few give the same ids.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class IdGaps:
         """Have the ids of all later messages lie behind one more gap.
 
         Take the hours that have messages, ascending, and how many each has; hours before the floor that are
-        not among them are dropped, and get none any more.
+        not among them are dropped, and get none any more. The gap is as large as the room that is left.
         """
         room = TOTAL_MAX - sum(gap.size for gap in self._gaps)
         if min(size, room) > 0:

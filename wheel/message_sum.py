@@ -1,6 +1,6 @@
 """A sum over messages that says whether two replicas have the same ones, in no order and wherever they lie.
 
-Each message adds a hash of its id and its unit, one more when the cut is to pass it over, one more when it
+Each message adds a hash of its place and its unit, one more when the cut is to pass it over, one more when it
 has overtaken, one more when it is withdrawn, and one of its id and its place when it is moved, all modulo
 2**64: an append or a cancel changes the sum by its own messages only, and a message that goes from the far
 log to its hour's partition does not change it.
@@ -53,17 +53,17 @@ def of_units(hour: int | Numbers, global_index: Numbers, units: Rows) -> int:
 
 def of_gone(hour: int | Numbers, global_index: Numbers) -> int:
     """Return the addend of places of shape (n,) that the cut is to pass over."""
-    return _of_ids(hour, global_index, _GONE)
+    return _of_places(hour, global_index, _GONE)
 
 
 def of_overtaken(hour: int | Numbers, global_index: Numbers) -> int:
     """Return the addend of places of shape (n,) that have overtaken."""
-    return _of_ids(hour, global_index, _OVERTAKEN)
+    return _of_places(hour, global_index, _OVERTAKEN)
 
 
 def of_withdrawn(hour: int | Numbers, global_index: Numbers) -> int:
     """Return the addend of places of shape (n,) that were cancelled after their release."""
-    return _of_ids(hour, global_index, _WITHDRAWN)
+    return _of_places(hour, global_index, _WITHDRAWN)
 
 
 def of_moved(ids: NDArray[np.uint64], places: NDArray[np.uint64]) -> int:
@@ -71,7 +71,7 @@ def of_moved(ids: NDArray[np.uint64], places: NDArray[np.uint64]) -> int:
     return _summed(ids * np.uint64(_ID) + places * np.uint64(_RECORD) + np.uint64(_MOVED))
 
 
-def _of_ids(hour: int | Numbers, global_index: Numbers, kind: int) -> int:
+def _of_places(hour: int | Numbers, global_index: Numbers, kind: int) -> int:
     return _summed(_joined(hour, global_index) * np.uint64(_ID) + np.uint64(kind))
 
 

@@ -1,4 +1,4 @@
-"""Messages by their ids (hour and global index): reading, cancelling, releasing ahead of the cut.
+"""Messages by their places (hour and global index): reading, cancelling, releasing ahead of the cut.
 
 Those in the far log are handled together, of the others an hour's together.
 """
@@ -52,7 +52,7 @@ class Page(NamedTuple):
 
 
 class Messages:
-    """The messages of all hours, by their ids: columns of shape (n,), in any order if not said otherwise."""
+    """The messages of all hours, by their places: columns of shape (n,), in any order where none is said."""
 
     __slots__ = ("_gap_bytes", "_hours")
 
@@ -321,7 +321,7 @@ class Messages:
     # From memory alone
 
     def costs_ns(self, hour: Numbers, global_index: Numbers) -> Numbers:
-        """Estimate each message's share of a call, CPU time, ids by hour; an hour's first has its opening."""
+        """Estimate the CPU time of each message, places by hour; that of an hour's first has its opening."""
         costs, counts = np.zeros(len(hour), np.uint32), self._hours.counts
         at = np.where(hour < len(counts), hour, 0)
         far = (at == hour) & (global_index >= counts.written[at]) & self.known(hour, global_index)
@@ -333,7 +333,7 @@ class Messages:
         return costs
 
     def known(self, hour: Numbers, global_index: Numbers) -> Flags:
-        """Flag the messages, ids by hour, that were ever appended and whose hours have not been dropped."""
+        """Flag the messages, places by hour, that were ever appended, and whose hours are not dropped."""
         starts = starts_of(hour)
         units = np.array(list(map(self._hours.units, hour[starts].tolist())), np.uint32)
         flags: Flags = global_index < np.repeat(units, np.diff(np.append(starts, len(hour))))

@@ -87,7 +87,7 @@ class CancelOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Appended:
-    """The ids of the messages of one append, each array of shape (n,), in the order given."""
+    """The places of the messages of one append, each array of shape (n,), in the order given."""
 
     hour: Numbers
     global_index: Numbers

@@ -173,7 +173,7 @@ class Wheel:
         return taken
 
     def overtaking(self, until_ms: int, count: int, quota: int) -> tuple[Numbers, Numbers]:
-        """Choose messages due by `until_ms` that should overtake the next `count`: at most `quota` ids.
+        """Choose messages due by `until_ms` that should overtake the next `count`: at most `quota` places.
 
         For each topic its first ones; none of the topic that has most of the next. What has been seen so far
         decides, so that wheels which got the same calls may answer differently: it is a leader's to ask.

@@ -87,24 +87,29 @@ async def command_of(language: str, folder: Path, name: str, home: Path) -> Comm
 
 
 async def _of_rust(module: Path, program: Path, home: Path) -> Path:
-    """Return a program built in `home`, beside what its client and its other packages were built to."""
-    for file in ("Cargo.toml", "Cargo.lock"):
-        shutil.copy(module / file, home)
+    """Return a program, a package of its own in `home`, built beside what its client was built to."""
+    name, target = program.stem, module / "target"
+    packaged = (module / "Cargo.toml").read_text().replace('name = "delayed"', f'name = "{name}"', 1)
+    (home / "Cargo.toml").write_text(packaged)
+    shutil.copy(module / "Cargo.lock", home)
     (home / "src").mkdir()
     shutil.copy(program, home / "src" / "main.rs")
-    built = module / "target/debug/delayed"  # the package's one name
     environment = {"CARGO_PROFILE_DEV_DEBUG": "0"}
-    await _built(
-        home, environment, "cargo", "build", "--quiet", "--offline", f"--target-dir={module / 'target'}"
-    )
-    return Path(shutil.copy(built, home / program.stem))
+    await _built(home, environment, "cargo", "build", "--quiet", "--offline", f"--target-dir={target}")
+    return Path(shutil.copy(target / "debug" / name, home / name))
 
 
 async def _built(folder: Path, environment: Mapping[str, str], *words: str) -> None:
     building = await asyncio.create_subprocess_exec(
         *words, cwd=folder, env={**os.environ, **environment}, stderr=subprocess.PIPE
     )
-    _, errors = await asyncio.wait_for(building.communicate(), BUILT_S)
+    try:
+        async with asyncio.timeout(BUILT_S):
+            _, errors = await building.communicate()
+    except TimeoutError:
+        building.kill()
+        await building.wait()
+        raise NotBuilt(f"it was not built within {BUILT_S:.0f} s") from None
     if building.returncode:
         raise NotBuilt(errors.decode(errors="replace"))
 

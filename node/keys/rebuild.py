@@ -24,7 +24,7 @@ from tarry.replication.state_machine.keys import UNREAD, of_records, of_topic
 from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.machine import Machine
 from tarry.wheel.columns import portions
-from tarry.wheel.keys.run import ROW, ids_of
+from tarry.wheel.keys.run import ROW, words_of
 from tarry.wheel.scrub import StoredRecords
 from tarry.wheel.state import Numbers, Rows, UnknownMessage, WheelDamaged
 
@@ -162,5 +162,5 @@ def rows_of(hour: int, part: StoredRecords) -> Rows:
     rows = np.empty(len(at), ROW)
     hashes = of_topic(keys.key_hash, queue_of(part.units["topic"])[keys.message])
     rows["hash"] = np.concatenate((hashes, np.full(len(damaged), UNREAD, np.uint64)))
-    rows["id"] = ids_of(np.full(len(at), hour, np.uint32), part.global_index[at])
+    rows["id"] = words_of(np.full(len(at), hour, np.uint32), part.global_index[at])
     return rows

@@ -19,7 +19,7 @@ from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
-from tarry.wheel.keys.run import IDS_END, Words, hours_of, ids_of, indices_of
+from tarry.wheel.keys.run import IDS_END, Words, hours_of, indices_of, words_of
 from tarry.wheel.state import HOUR_MS, Flags, MessageState, Numbers, Rows, UnknownMessage
 from tarry.wheel.wheel import Wheel
 
@@ -157,7 +157,7 @@ class KeySearch:
             hour, index, units, states, named = self._fitting(wanted, hours_of(left), indices_of(left))
             left = ids[:0]
             for rows in portions(units["size"], TURN_BYTES):
-                places = ids_of(hour[rows], index[rows])
+                places = words_of(hour[rows], index[rows])
                 try:
                     records = await self._damage.reads.read(hour[rows], index[rows])
                 except UnknownMessage:  # some were deleted meanwhile, or thinned: look at the others again
@@ -174,7 +174,7 @@ class KeySearch:
     def _take(self, wanted: Wanted, fitting: Fitting, records: Sequence[bytes | None], step: Step) -> None:
         """Add to the step which of the messages have the key."""
         hour, index, units, states, named = fitting
-        places = ids_of(hour, index)
+        places = words_of(hour, index)
         damaged = np.array([record is None for record in records], np.bool_)
         if damaged.any():
             self._damage.report(hour[damaged], index[damaged])

@@ -366,7 +366,7 @@ class ListCalls:
         return len(hour) if len(chosen) == len(there) else int(there[len(chosen)])
 
     def _readable(self, hour: Numbers, index: Numbers, living: Callable[[], Flags]) -> NDArray[np.intp]:
-        """Return which messages, ids of shape (n,), are still there, with their records."""
+        """Return which messages, places of shape (n,), are still there, with their records."""
         wheel, there = self._machine.wheel, np.flatnonzero(living())
         there = there[wheel.known(hour[there], index[there])]
         return there[wheel.readable(hour[there], index[there])]

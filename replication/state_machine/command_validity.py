@@ -12,9 +12,10 @@ from google.protobuf.message import Message
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.reasons import Reason
-from tarry.replication.state_machine import cluster_settings, group_policies, recurring, transactions
+from tarry.replication.state_machine import cluster_settings, group_policies, levels, recurring, transactions
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.replication.state_machine.schedule import DUE_MS_MAX
+from tarry.wheel.id_gaps import GAP_MAX, GAP_MIN
 
 WIDTHS: Final[dict[type[Message], dict[str, int]]] = {
     log_pb.ScheduleCommand: {"due_ms": 8, "lane": 4},
@@ -52,7 +53,7 @@ def refusal(command: Any) -> Refusal | None:
         return Refusal(Reason.RECURRING_INVALID, text)
     if kind in (log_pb.PrepareCommand, log_pb.EndCommand) and (text := transactions.fault(command)):
         return Refusal(Reason.TRANSACTION_INVALID, text)
-    if text := _policy_fault(command):
+    if text := _setting_fault(command):
         return Refusal(Reason.SETTING_INVALID, text)
     for name, width in WIDTHS.get(kind, {}).items():
         if len(getattr(command, name)) % width:
@@ -64,7 +65,13 @@ def refusal(command: Any) -> Refusal | None:
     return None
 
 
-def _policy_fault(command: Any) -> str:
+def _gap_fault(command: Any) -> str:
+    if not GAP_MIN <= command.id_gap < GAP_MAX:
+        return f"an id gap of {command.id_gap} is none with which an incarnation begins"
+    return "" if command.level >= levels.INCARNATIONS else "an incarnation does not begin at that level"
+
+
+def _setting_fault(command: Any) -> str:
     match command:
         case log_pb.GroupPolicyCommand():
             return group_policies.fault(command.policy, command.unset, command.topic)
@@ -72,6 +79,8 @@ def _policy_fault(command: Any) -> str:
             return cluster_settings.fault(command.settings, command.unset)
         case log_pb.TopicCommand():
             return group_policies.fault(command.settings.group_policy, topic=command.topic)
+        case log_pb.RaiseLevelCommand() if command.id_gap:
+            return _gap_fault(command)
         case _:
             return ""
 

@@ -20,7 +20,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.wheel.keys.run import ROW, Words, ids_of
+from tarry.wheel.keys.run import ROW, Words, words_of
 from tarry.wheel.state import Appended, Numbers, Rows
 
 UNREAD: Final = 0
@@ -92,7 +92,7 @@ def rows_of(keys: KeyColumns, queue: Numbers, hour: Numbers, global_index: Numbe
     at = keys.message.astype(np.intp)
     rows = np.empty(len(at), ROW)
     rows["hash"] = of_topic(keys.key_hash, queue[at])
-    rows["id"] = ids_of(hour[at], global_index[at])
+    rows["id"] = words_of(hour[at], global_index[at])
     return rows
 
 

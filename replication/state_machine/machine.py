@@ -253,7 +253,7 @@ class Machine:
         return Changed(self.level)
 
     def _release(self, command: log_pb.ReleaseCommand) -> Released | Refusal:
-        overtaking = _ids(command)
+        overtaking = _columns(command)
         if isinstance(overtaking, Refusal):
             return overtaking
         overtaken = [self.wheel.overtake(*overtaking)] if len(command.hour) else []
@@ -342,7 +342,7 @@ class Machine:
         return Acked(stale)
 
     def _cancel(self, command: log_pb.CancelCommand) -> Cancelled | Refusal:
-        chosen = _ids(command)
+        chosen = _columns(command)
         if isinstance(chosen, Refusal):
             return chosen
         hour, global_index = self.wheel.places_of(*chosen)
@@ -476,7 +476,7 @@ class Machine:
         self._store.close()
 
 
-def _ids(
+def _columns(
     command: log_pb.ReleaseCommand | log_pb.CancelCommand,
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32]] | Refusal:
     """Return hours and global indices of the messages that a command names."""

@@ -124,6 +124,20 @@ MUTANTS = (
         ("tests/wheel/test_id_gaps.py::test_two_incarnations_that_begin_with_one_state_give_different_ids",),
     ),
     Mutant(
+        "gaps_take_more_than_half_of_all_ids",
+        "behind many incarnations the ids of an hour begin again at its first ones",
+        "            self._add(min(size, room), *told, floor_hour)",
+        "            self._add(size, *told, floor_hour)",
+        ("tests/wheel/test_id_gaps.py::test_the_last_gap_is_as_large_as_the_room_that_is_left",),
+    ),
+    Mutant(
+        "any_gap_in_the_log_is_taken",
+        "a leader's bug takes all ids, or begins an incarnation that 0.2.0 does not know of",
+        "            return _gap_fault(command)",
+        '            return ""',
+        (f"{IDS}::test_a_gap_that_no_incarnation_begins_with_is_refused",),
+    ),
+    Mutant(
         "gaps_are_not_in_the_digest",
         "replicas that know other ids pass for equal",
         "topics, *sums, *self._gaps.digests",

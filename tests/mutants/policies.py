@@ -31,7 +31,7 @@ MUTANTS = (
     Mutant(
         "a_policy_that_nobody_can_act_by_is_kept",
         "every leader ends as it delivers by it",
-        "    if text := _policy_fault(command):\n",
+        "    if text := _setting_fault(command):\n",
         '    if text := "":\n',
         (f"{MACHINE}::test_what_no_leader_can_act_by_is_refused_and_what_would_do_is_said",),
     ),

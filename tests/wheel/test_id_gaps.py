@@ -71,6 +71,14 @@ def test_there_is_room_for_sixteen_gaps_of_the_largest_size_and_half_of_all_ids_
     assert [column.tolist() for column in gaps.places(hour, index)] == [hour.tolist(), place.tolist()]
 
 
+def test_the_last_gap_is_as_large_as_the_room_that_is_left() -> None:
+    gaps = IdGaps()
+    for size in (*[GAP_MAX] * 15, GAP_MIN, GAP_MAX, GAP_MIN):
+        gaps.begin(size, [], [], 0)
+    assert len(gaps.digests) == 17
+    assert sum(size for size, *_ in gaps.capture()) == TOTAL_MAX
+
+
 def test_two_incarnations_that_begin_with_one_state_give_different_ids(tmp_path: Path) -> None:
     names = [behind(tmp_path / str(incarnation), incarnation) for incarnation in (171, 2**62 + 9)]
     assert set(names[0]).isdisjoint(names[1])

@@ -54,17 +54,17 @@ class Written(NamedTuple):
 
 
 def hours_of(ids: Words) -> Numbers:
-    """Return the hours of ids, shape (n,)."""
+    """Return the hours of places, shape (n,)."""
     return (ids >> np.uint64(32)).astype(np.uint32)
 
 
 def indices_of(ids: Words) -> Numbers:
-    """Return the global indices of ids, shape (n,)."""
+    """Return the global indices of places, shape (n,)."""
     return (ids & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
 
 
-def ids_of(hour: Numbers, global_index: Numbers) -> Words:
-    """Return the ids of messages, shape (n,)."""
+def words_of(hour: Numbers, global_index: Numbers) -> Words:
+    """Return the places of messages as words, shape (n,)."""
     return hour.astype(np.uint64) << np.uint64(32) | global_index
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_transaction_pb2 as transaction_pb
@@ -14,6 +15,8 @@ from tarry.proto.tarry_message_pb2 import Retried, RetryReason
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.outcomes import Cancelled
+from tarry.replication.state_machine.refusal import Refusal
+from tarry.wheel.id_gaps import GAP_MAX
 from tarry.wheel.id_gaps import GAP_MIN as GAP
 from tarry.wheel.state import HOUR_MS, CancelOutcome, MessageState
 from tests.replication.commands import NOW_MS, ack, cancel, record, release, retry, schedule, subscribe
@@ -72,6 +75,14 @@ def test_each_incarnation_has_ids_of_its_own_behind_what_the_one_before_had(fres
     for number in range(1, 4):  # which the incarnation before would have given next
         assert cancelled(fresh, (HOUR, number + (number - 1) * GAP)) == [CancelOutcome.NOT_FOUND]
     assert cancelled(fresh, *names) == [CancelOutcome.CANCELLED] * 4
+
+
+@pytest.mark.parametrize(("level", "id_gap"), [(2, 1), (2, GAP - 1), (2, GAP_MAX), (2, 2**32 - 1), (1, GAP)])
+def test_a_gap_that_no_incarnation_begins_with_is_refused(fresh: Machine, level: int, id_gap: int) -> None:
+    command = encode(log_pb.RaiseLevelCommand(level=level, now_ms=NOW_MS, id_gap=id_gap))
+    (refused,) = fresh.apply(1, 1, [command])
+    assert isinstance(refused, Refusal)
+    assert scheduled(fresh, [NOW_MS + 500]) == [(HOUR, 0)]
 
 
 def test_a_raised_level_leaves_no_gap(fresh: Machine) -> None:

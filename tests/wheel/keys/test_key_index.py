@@ -23,9 +23,9 @@ from tarry.wheel.keys.run import (
     ROW,
     KeysDamaged,
     hours_of,
-    ids_of,
     in_order,
     indices_of,
+    words_of,
 )
 from tests.power import Power, losses
 
@@ -65,7 +65,7 @@ def merge(index: KeyIndex, is_dropped: Any = nothing_dropped) -> int:
 
 def test_an_id_is_an_hour_and_a_global_index() -> None:
     hour, number = np.array([0, 7, 2**32 - 1], np.uint32), np.array([2**32 - 1, 1, 0], np.uint32)
-    both = ids_of(hour, number)
+    both = words_of(hour, number)
     assert (hours_of(both) == hour).all()
     assert (indices_of(both) == number).all()
     assert (np.sort(both) == both).all()
