@@ -27,7 +27,7 @@ RERUNS: Final = 2
 AGAIN: Final = ("--reruns", "1", "--max-suite-reruns", str(RERUNS), "--rerun-show-tracebacks")
 PARTS: Final[Mapping[str, Sequence[str]]] = {
     "not cluster": ("-n", "logical", "--maxprocesses", "4"),
-    # more than two cores, for each waits a third of its time; not the largest files first: Spark's come first
+    # on two cores too, where two take a fifth longer; not the largest files first: Spark's come first
     "cluster and beside": ("-n", "3", "--no-loadscope-reorder", *AGAIN),
     "cluster and not beside": AGAIN,
 }

@@ -38,10 +38,6 @@ class _Gap(NamedTuple):
     units: Numbers
     floor_hour: int
 
-    def digest(self) -> bytes:
-        told = self.size, self.hours.tobytes(), self.units.tobytes(), self.floor_hour
-        return hashlib.blake2b(repr(told).encode(), digest_size=16).digest()
-
     def first_places(self, hour: Numbers) -> NDArray[np.int64]:
         """Return the first place behind the gap, of each of the hours."""
         first = np.where(hour < self.floor_hour, np.int64(NONE), np.int64(0))
@@ -80,10 +76,10 @@ class IdGaps:
             self._add(min(size, room), *told, floor_hour)
 
     def _add(self, size: int, hours: bytes, units: bytes, floor_hour: int) -> None:
-        gap = _Gap(size, np.frombuffer(hours, "<u4"), np.frombuffer(units, "<u4"), floor_hour)
-        self._gaps.append(gap)
-        self._state += ((size, hours, units, floor_hour),)
-        self.digests += (gap.digest(),)
+        told = size, hours, units, floor_hour
+        self._gaps.append(_Gap(size, np.frombuffer(hours, "<u4"), np.frombuffer(units, "<u4"), floor_hour))
+        self._state += (told,)
+        self.digests += (hashlib.blake2b(repr(told).encode(), digest_size=16).digest(),)
 
     def indices(self, hour: Numbers, global_index: Numbers) -> Numbers:
         """Return the indices of the ids that follow from places."""

@@ -277,7 +277,7 @@ class Wheel:
     @property
     def ids_differ(self) -> bool:
         """True where messages may have ids that are not their places."""
-        return bool(self._gaps) or bool(len(self._moved))
+        return bool(self._gaps) or self.moved > 0
 
     @property
     def moved(self) -> int:

@@ -53,6 +53,8 @@ GROUPS: Final = ("push", "simple")
 CLIENTS: Final = {**LANGUAGES, "rust": missing_rust}
 GROUPS_OF: Final = {"rust": ("simple",)}
 """Of clients that do not take part in all."""
+REPEAT_NOTHING: Final = ("rust",)
+"""Clients that send a message once, whatever the answer is."""
 GATEWAYS: Final = 2
 TOKENS: Final = 1_000_000
 """Tokens of one program; the last digit of its first one is 0."""

@@ -97,8 +97,8 @@ def settled(
     except UnitsDamaged as damage:
         queues.damaged.append(damage)  # an event is not worth a replica
         of = origins_in([b""] * len(offset))
-        told = Event(kind, len(offset), at_ms, queue, None, group, of.hour, of.global_index, offset=offset)
-        return told._replace(by_id=True)
+        where = of.hour, of.global_index
+        return Event(kind, len(offset), at_ms, queue, None, group, *where, offset=offset, by_id=True)
     hour, global_index, attempt = units["hour"], units["global_index"], np.ones(len(offset), np.int32)
     if queues[queue].group:
         hour, global_index, attempt = origins(wheel, hour, global_index)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tarry.client.local.cluster import LocalCluster
-from tarry.client.local.rocketmq_programs import JAR
+from tarry.client.local.rocketmq_programs import JAR, command_of
 from tests.cluster.gateways import GatewayProcess, rocketmq_gateway
-from tests.cluster.test_rocketmq_clients import TOUR_S, client_of, output_of, with_python
+from tests.cluster.test_rocketmq_clients import client_of, output_of, with_python
 from tests.cluster.test_upgrade import level
 
 pytestmark = pytest.mark.beside
@@ -59,30 +56,13 @@ def test_java_s_example_runs(gateway: GatewayProcess, tmp_path: Path) -> None:
 
 
 def test_go_s_example_runs(gateway: GatewayProcess, tmp_path: Path) -> None:
-    module = client_of("go", "go", "go.sum")
-    built = ["go", "build", "-o", str(tmp_path / "delayed"), str(EXAMPLES / "delayed.go")]
-    subprocess.run(built, cwd=module, check=True, capture_output=True, timeout=TOUR_S)
-    run([str(tmp_path / "delayed")], gateway, tmp_path)
+    client_of("go", "go", "go.sum")
+    run([*asyncio.run(command_of("go", EXAMPLES, "delayed", tmp_path)).words], gateway, tmp_path)
 
 
 def test_rust_s_example_runs(gateway: GatewayProcess, tmp_path: Path) -> None:
-    crate = client_of("rust", "cargo", "target/debug/delayed")
-    for name in ("Cargo.toml", "Cargo.lock"):
-        shutil.copy(crate / name, tmp_path)
-    (tmp_path / "src").mkdir()
-    shutil.copy(EXAMPLES / "delayed.rs", tmp_path / "src" / "main.rs")
-    build = ["cargo", "build", "--quiet", "--offline", "--target-dir", str(crate / "target")]
-    done = subprocess.run(
-        build,
-        cwd=tmp_path,
-        env={**os.environ, "CARGO_PROFILE_DEV_DEBUG": "0"},
-        capture_output=True,
-        text=True,
-        timeout=TOUR_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    run([str(crate / "target/debug/delayed")], gateway, tmp_path)
+    client_of("rust", "cargo", "target/debug/delayed")
+    run([*asyncio.run(command_of("rust", EXAMPLES, "delayed", tmp_path)).words], gateway, tmp_path)
 
 
 def test_examples_are_short_and_the_page_names_each() -> None:
