@@ -185,13 +185,14 @@ class Leadership:
             self._fires.changed(recurring)
         if self._checks is not None:
             self._checks.released(changed)
-        if self.delivery is not None:
+        delivery = self.delivery  # to deliver may end it
+        if delivery is not None:
             for topic, group in trimmed:
-                self.delivery.trimmed(topic, group)
+                delivery.trimmed(topic, group)
             for topic, group in moved:
-                self.delivery.moved(topic, group)
-            self.delivery.released(changed)
-            self.delivery.note_queues()
+                delivery.moved(topic, group)
+            delivery.released(changed)
+            delivery.note_queues()
         if self._dispatcher is not None:
             self._dispatcher.inserted()
         if self._seed is not None:

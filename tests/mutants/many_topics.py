@@ -61,9 +61,18 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "what_a_release_meets_ends_the_leader_s_node",
+        "a bit that has rotted on the leader's disk costs the cluster its leader",
+        "            delivery.released(changed)\n            delivery.note_queues()",
+        "            delivery.released(changed)\n            assert self.delivery is not None\n            delivery.note_queues()",
+        (
+            "tests/node/leader/test_leadership.py::test_damage_that_a_delivery_meets_ends_the_leadership_and_not_the_node",
+        ),
+    ),
+    Mutant(
         "topics_that_come_later_are_not_noticed",
         "a pattern has only what there was at its beginning",
-        "            self.delivery.note_queues()\n",
+        "            delivery.note_queues()\n",
         "",
         (f"{SERVICE}::test_a_pattern_has_the_topics_that_there_are_and_those_that_come",),
     ),

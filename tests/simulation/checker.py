@@ -32,6 +32,16 @@ class Checker:
         self.last: dict[str, tuple[int, int, int]] = {}  # node: term led, last index, commit index
         self.sometimes: Counter[str] = Counter()
 
+    def up_to(self, last: int) -> Checker:
+        """Return one that has seen what this one has, of entries up to that one."""
+        checker = Checker()
+        checker.sometimes = self.sometimes
+        checker.applied = {index: entry for index, entry in self.applied.items() if index <= last}
+        checker.place = {command: index for command, index in self.place.items() if index <= last}
+        acknowledged = self.acknowledged.items()
+        checker.acknowledged = {command: index for command, index in acknowledged if index <= last}
+        return checker
+
     def after_turn(self, node: SimNode, nodes: Sequence[SimNode]) -> None:
         core, journal = node.driver._replica, node.journal
         state = core.consensus.state

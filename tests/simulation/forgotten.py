@@ -29,6 +29,10 @@ class Forgotten:
         """Groups that were ever made, as `topic/group`: what these lose is a finding."""
         self._index = 0
 
+    def forget(self, last: int) -> None:
+        """What comes behind that entry is lost for good."""
+        self._index = min(self._index, last)
+
     def applied(self, index: int, commands: Sequence[bytes], queues: Queues) -> None:
         """One replica has applied an entry; only the first to do so counts."""
         if index <= self._index:

@@ -80,6 +80,8 @@ class Ledger:
         self.free_ms: dict[bytes, int] = {}
         """From when on the idempotency keys may be free of labels that were asked for again: each may then be
         the body of several messages, as the window promises no more."""
+        self.gone: dict[bytes, Told] = {}
+        """What was acknowledged, and went with a lost majority."""
         self._rescheduled: set[bytes] = set()
         self._first_due: defaultdict[bytes, set[int]] = defaultdict(set)
         """Of messages as they were delivered for the first time."""
@@ -188,6 +190,11 @@ class Ledger:
     def groups_of(self, topic: str) -> set[str]:
         """Return the groups, as `topic/group`, that are to be given what a topic gets."""
         return set(self._groups.get(topic, ()))
+
+    def lost(self, messages: Collection[Id]) -> None:
+        """The cluster has lost these for good: nothing is awaited of them."""
+        self.gone = {label: told for label, told in self.told.items() if told.message in messages}
+        self.told = {label: told for label, told in self.told.items() if label not in self.gone}
 
     def id_of(self, label: bytes) -> Id:
         return self._ids[label]

@@ -19,10 +19,11 @@ from google.protobuf.message import Message
 
 from tarry.chaos.checks import changes
 from tarry.chaos.checks.linearizability import AHEAD_MS
-from tarry.chaos.history import Answer, Asked, Delivered, History, Operation, Sent, Sweep
+from tarry.chaos.history import RETRYING, Answer, Asked, Delivered, History, Operation, Sent, Sweep
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_producer_pb2 as pb
 from tarry.proto import tarry_query_pb2 as query_pb
+from tarry.proto.ledger.schema import Kind
 from tarry.proto.message_id import MessageId
 from tarry.proto.tags import tag_mask
 from tarry.proto.tarry_message_pb2 import MessageState, Record
@@ -88,8 +89,8 @@ class Changing:
         # where a group was moved back, what it has had may be cancelled yet
         self.history.delivered.append(
             Delivered(
-                token, TOPIC, "rough" if group in self._world.ledger.sought else group, str(message), due_ms,
-                1, False, now_ms, now_ms, version=version,
+                token, TOPIC, RETRYING[0] if group in self._world.ledger.sought else group, str(message),
+                due_ms, 1, False, now_ms, now_ms, version=version,
             )
         )  # fmt: skip
 
@@ -353,6 +354,7 @@ class Changing:
             state = await self._look_up(NAMES[0], one)
             if state == "released":  # like any other it has gone to all groups
                 ledger.acknowledged(one.label, Told(TOPIC, one.id, one.due_ms))
+        self._note_retried()
         clock_ms = ledger.early_ms + ROUND_TRIP_MS
         demand(not ledger.missing(world.horizon_ms), f"V4: not delivered: {ledger.missing()[:5]}")
         for name, found in {
@@ -363,6 +365,16 @@ class Changing:
             "counted wrong were": changes.miscounted(self.history, self._forgotten),
         }.items():
             demand(not found, f"L13: {name} {found[:3]}: {self.told_of(found[0]) if found else ''}")
+
+    def _note_retried(self) -> None:
+        """What was put back for a retry may be cancelled yet: its group is one that gives messages back."""
+        ids, rows = {one.token: one.id for one in self._all}, self._world.rows
+        self.history.delivered[:] = (
+            replace(one, group=RETRYING[0])
+            if ids.get(one.token) in rows.messages[one.group, Kind.RETRIED]
+            else one
+            for one in self.history.delivered
+        )
 
     def told_of(self, found: object) -> str:
         """Return what was seen of a message, by its token; of anything else nothing."""

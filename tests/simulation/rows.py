@@ -76,6 +76,18 @@ class Rows:
                 first[n] = event
                 self._learn(index, event, queues)
 
+    def forget(self, last: int) -> set[Id]:
+        """What comes behind that entry is lost for good; return the messages that it scheduled."""
+        gone = [self._of_entries.pop(index) for index in sorted(self._of_entries) if index > last]
+        return set[Id]().union(
+            *(
+                _ids(event.hour, event.global_index)
+                for events in gone
+                for event in events
+                if event.kind is Kind.SCHEDULED and event.hour is not None and event.global_index is not None
+            )
+        )
+
     def delivered(self, machine: Machine, batch: DeliveryBatch, topic: str, group: str) -> None:
         """A leader tells of a delivery."""
         self.order.delivered_by(machine, batch, topic, group)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -13,7 +12,7 @@ from tarry.proto.tarry_peer_pb2 import HeartbeatReply, PeerMessage
 from tarry.replication.driver import driver
 from tarry.replication.journal.journal import Journal
 from tarry.replication.raft.membership import Membership
-from tests.simulation.checker import Checker
+from tests.simulation.lost_majority import recover, until
 from tests.simulation.playing import followers, scenario, write
 from tests.simulation.world import SimNode, World
 
@@ -32,14 +31,6 @@ async def load(world: World, count: int) -> None:
 
 def waits(node: SimNode) -> bool:
     return node.journal.flushed_index < node.journal.durable_index
-
-
-async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    loop = asyncio.get_running_loop()
-    ends = loop.time() + timeout_s
-    while not condition():
-        assert loop.time() < ends, "it did not come about"
-        await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -160,39 +151,6 @@ def test_of_two_members_the_one_that_kept_its_power_has_all_and_goes_on_when_tol
         assert not world.checker.lost(world.nodes)
 
     scenario(play, names=2)
-
-
-async def recover(world: World) -> int:
-    """The node with the best log goes on alone, as an operator has it; the others come back by themselves.
-
-    Return the last entry that is left.
-    """
-    logs = {node: Journal(node.disk, incarnation=1) for node in world.nodes}
-    best = max(world.nodes, key=lambda node: (logs[node].last_term, logs[node].last_index))
-    journal = logs[best]
-    last = journal.last_index
-    forget(world, last)
-    found = survey(best.name, Membership(journal, world.members), journal)
-    go_alone(journal, found, 0)  # without `Meet`, from which newcomers have a number, frames are of none
-    best.disk.reopen()
-    assert not best.disk.lost_power
-    world.stay(best)
-    best.start(world.members)
-    await until(lambda: all(node.is_whole() for node in world.nodes))
-    return last
-
-
-def forget(world: World, last: int) -> None:
-    """What the best log lacks is lost: the checks go on with what it has."""
-    before, world.checker = world.checker, Checker()
-    world.checker.sometimes = before.sometimes
-    world.network.watch(world.checker.on_said)
-    world.checker.applied = {index: entry for index, entry in before.applied.items() if index <= last}
-    world.checker.place = {command: index for command, index in before.place.items() if index <= last}
-    for node in world.nodes:
-        node.lacks = last
-    acknowledged = before.acknowledged.items()
-    world.checker.acknowledged = {command: index for command, index in acknowledged if index <= last}
 
 
 def test_a_request_may_ask_for_a_flush_and_waits_for_a_majority_of_them() -> None:

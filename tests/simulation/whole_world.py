@@ -32,6 +32,7 @@ from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.ready_queue import ReadyQueue
 from tarry.wheel.state import MessageState
 from tests.simulation.checker import Violation
+from tests.simulation.edge import StreamEnded
 from tests.simulation.forgotten import Forgotten
 from tests.simulation.ledger import UNKNOWN, Ledger, demand
 from tests.simulation.model_changer import Changing
@@ -186,6 +187,12 @@ class WholeWorld(World):
             return True
         return damaged == len(machines) * len(spread_records(machines))
 
+    def forget(self, last: int) -> None:
+        """As in `World`; the ids of lost messages stay known, for no other message may get one."""
+        super().forget(last)
+        self.forgotten.forget(last)
+        self.ledger.lost(self.rows.forget(last))
+
     async def mend(self) -> None:
         """All faults end; clocks are set, too."""
         for node in self.whole:
@@ -210,8 +217,10 @@ class WholeWorld(World):
         super().note(self.relative(text))
 
     def on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """As in `World`; of a node whose disk rots it may be that."""
+        """As in `World`; of a node whose disk rots it may be that. Calls end as another node leads."""
         error = context.get("exception")
+        if isinstance(error, StreamEnded):
+            return
         if isinstance(error, DAMAGED) and self.rotting.alive:
             self.rotting.set_aside(error)
         else:

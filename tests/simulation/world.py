@@ -402,6 +402,13 @@ class World:
         self._rejoining.pop(node.name).cancel()
         node.phase = node.lacks = None
 
+    def forget(self, last: int) -> None:
+        """What comes behind that entry is lost for good: the checks go on with what is left."""
+        self.checker = self.checker.up_to(last)
+        self.network.watch(self.checker.on_said)
+        for node in self.nodes:
+            node.lacks = last
+
     async def _watched(self, work: Awaitable[None]) -> None:
         try:
             await work

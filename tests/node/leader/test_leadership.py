@@ -39,8 +39,9 @@ async def led_again(lead: Leader) -> None:
         await until(lambda: lead.node.leadership.delivery not in (before, None))
 
 
-async def test_damage_that_a_delivery_meets_when_the_lease_is_back_ends_the_leadership(
-    tmp_path: Path,
+@pytest.mark.parametrize("begins", ["the lease is back", "a release is applied"])
+async def test_damage_that_a_delivery_meets_ends_the_leadership_and_not_the_node(
+    tmp_path: Path, begins: str
 ) -> None:
     async with leader(tmp_path, Holds()) as lead:
         damage = await damaged(lead)
@@ -53,8 +54,12 @@ async def test_damage_that_a_delivery_meets_when_the_lease_is_back_ends_the_lead
             raise damage
 
         setattr(group, "_pump", meet)  # noqa: B010 - a method of one object
-        leadership._served = False
-        leadership.look()
+        if begins == "the lease is back":
+            leadership._served = False
+            leadership.look()
+        else:
+            queues._changed.add(numbers[0])
+            leadership.applied()
         assert leadership.delivery is None
 
 
