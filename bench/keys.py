@@ -36,7 +36,7 @@ from tarry.client.local.cluster import LocalCluster
 from tarry.proto.tarry_message_pb2 import Record
 from tarry.proto.tarry_producer_pb2 import ScheduleBatchRequest
 from tarry.wheel.keys.key_index import KeyIndex, find
-from tarry.wheel.keys.run import IDS_END, ROW
+from tarry.wheel.keys.run import PLACES_END, ROW
 
 KINDS: Final = ("key", "tag", "idempotency", "body")
 AT_ONCE: Final = 4
@@ -137,10 +137,10 @@ def lookups(rows: int) -> dict[str, Any]:
         for first in range(0, rows, RUN_ROWS):
             some = np.empty(min(RUN_ROWS, rows - first), ROW)
             some["hash"] = random.integers(0, 2**64, len(some), dtype=np.uint64)
-            some["id"] = np.arange(first, first + len(some), dtype=np.uint64) + (
+            some["place"] = np.arange(first, first + len(some), dtype=np.uint64) + (
                 np.uint64(500_000) << np.uint64(32)
             )
-            probes.append((int(some["hash"][0]), int(some["id"][0])))
+            probes.append((int(some["hash"][0]), int(some["place"][0])))
             index.add([some])
             index.commit(index.generation + 1)
             began = time.perf_counter()
@@ -154,7 +154,7 @@ def lookups(rows: int) -> dict[str, Any]:
         taken = []
         for _, (key_hash, message) in zip(range(LOOKUPS), cycle(probes), strict=False):
             start = time.perf_counter()
-            assert find(index.runs, key_hash, 0, IDS_END, 100).tolist() == [message]
+            assert find(index.runs, key_hash, 0, PLACES_END, 100).tolist() == [message]
             taken.append((time.perf_counter() - start) * 1_000)
         unused = []
         for _ in range(UNUSED):

@@ -3,8 +3,8 @@
     delay.index    ░░░░░░ 17 ░░░░░░░░░░░░░ 40 ░░░        other units are zero, and no pages
     delay.log      ░░░░░░░ record ░░░░░░░░ record ░      the same bytes at the same places, and holes
 
-An id stays a place. The index is written anew beside the old one, and replaces it in steps that a crash may
-come between:
+Every message keeps its place. The index is written anew beside the old one, and replaces it in steps that a
+crash may come between:
 
     thread   delay.index.new    written and forced to disk
     loop     delay.index.thin   renamed: it is the hour's index from now on, with another checksum

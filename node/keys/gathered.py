@@ -44,23 +44,23 @@ class Gathered:
 
 
 def find(parts: Iterable[Rows], key_hash: int, first: int, end: int, most: int) -> Words:
-    """Return the first `most` ids from `first` on, before `end`, of rows with a hash.
+    """Return the first `most` places from `first` on, before `end`, of rows with a hash.
 
     Ascending, each once. For a thread: all rows are looked at.
     """
     found = [np.empty(0, np.uint64)]
     for part in parts:
-        ids = part["id"][part["hash"] == np.uint64(key_hash)]
-        found.append(_smallest(ids[(ids >= np.uint64(first)) & (ids < np.uint64(end))], most))
+        places = part["place"][part["hash"] == np.uint64(key_hash)]
+        found.append(_smallest(places[(places >= np.uint64(first)) & (places < np.uint64(end))], most))
     return np.unique(np.concatenate(found))[:most]
 
 
-def _smallest(ids: Words, most: int) -> Words:
-    """Return the `most` smallest ids, each once, ascending: to sort all of them would take long."""
+def _smallest(places: Words, most: int) -> Words:
+    """Return the `most` smallest places, each once, ascending: to sort all of them would take long."""
     count = most
-    while count < len(ids):
-        some = np.unique(np.partition(ids, count - 1)[:count])
+    while count < len(places):
+        some = np.unique(np.partition(places, count - 1)[:count])
         if len(some) >= most:
             return some[:most]
         count *= 4  # a message that names a key often has a row each time
-    return np.unique(ids)[:most]
+    return np.unique(places)[:most]

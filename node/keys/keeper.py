@@ -134,7 +134,7 @@ class KeyKeeper:
             self._tell()
 
     async def find(self, key_hash: int, first: int, end: int, most: int) -> Words | None:
-        """Return the first ids from `first` on, before `end`, of messages that may have a key, ascending.
+        """Return the first places from `first` on, before `end`, of messages that may have a key, ascending.
 
         The hash is of topic and key; None: the index is not complete.
         """
@@ -148,7 +148,7 @@ class KeyKeeper:
         return await self._find(look)
 
     async def find_any(self, key_hashes: Words, first: int) -> Words | None:
-        """Return the ids from `first` on of messages that may have one of some keys, ascending.
+        """Return the places from `first` on of messages that may have one of some keys, ascending.
 
         The hashes are of topic and key. None: the index is not complete.
         """
@@ -157,7 +157,7 @@ class KeyKeeper:
         def look(parts: Sequence[Rows], runs: Sequence[Run]) -> Words:
             found = [having(part, hashes, first) for part in parts]
             found += [run.find_any(hashes, first) for run in runs]
-            return distinct(np.concatenate([np.empty(0, ROW), *found])["id"])
+            return distinct(np.concatenate([np.empty(0, ROW), *found])["place"])
 
         return await self._find(look)
 

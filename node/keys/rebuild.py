@@ -162,5 +162,5 @@ def rows_of(hour: int, part: StoredRecords) -> Rows:
     rows = np.empty(len(at), ROW)
     hashes = of_topic(keys.key_hash, queue_of(part.units["topic"])[keys.message])
     rows["hash"] = np.concatenate((hashes, np.full(len(damaged), UNREAD, np.uint64)))
-    rows["id"] = words_of(np.full(len(at), hour, np.uint32), part.global_index[at])
+    rows["place"] = words_of(np.full(len(at), hour, np.uint32), part.global_index[at])
     return rows

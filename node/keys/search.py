@@ -19,16 +19,16 @@ from tarry.replication.state_machine.lanes import queue_of
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.refusal import Refusal
 from tarry.wheel.columns import portions
-from tarry.wheel.keys.run import IDS_END, Words, hours_of, indices_of, words_of
+from tarry.wheel.keys.run import PLACES_END, Words, hours_of, indices_of, words_of
 from tarry.wheel.state import HOUR_MS, Flags, MessageState, Numbers, Rows, UnknownMessage
 from tarry.wheel.wheel import Wheel
 
-STEP_IDS: Final = 256
+STEP_PLACES: Final = 256
 """Asked of the index at a time."""
-ID_NS: Final = 6_000
-"""CPU time that an id costs, whatever its hour: its unit, its state and its record are looked at."""
+PLACE_NS: Final = 6_000
+"""CPU time that a place costs, whatever its hour: its unit, its state and its record are looked at."""
 TURN_NS: Final = 3_000_000
-"""Of ids looked at in one turn of the event loop."""
+"""Of places looked at in one turn of the event loop."""
 TURN_BYTES: Final = 256 << 10
 """Of their records, likewise; a larger record is looked at alone."""
 STEP_BYTES: Final = 1 << 20
@@ -82,14 +82,14 @@ class Wanted:
 
     @property
     def first(self) -> int:
-        """The first id that may be due in time."""
+        """The first place that may be due in time."""
         first_ms = max(self.due_from_ms, self.stored_ms.from_ms)  # nothing is due before it is stored
         return first_ms // HOUR_MS << 32
 
     @property
     def end(self) -> int:
-        """The id behind the last that may be due in time."""
-        return min(-(-self.due_to_ms // HOUR_MS) << 32, IDS_END)
+        """The place behind the last that may be due in time."""
+        return min(-(-self.due_to_ms // HOUR_MS) << 32, PLACES_END)
 
 
 class Found(NamedTuple):
@@ -106,17 +106,17 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """Some ids that the index has for a key, ascending, and what came of them."""
+    """Some places that the index has for a key, ascending, and what came of them."""
 
     found: list[Found] = field(default_factory=list)
     unreadable: list[int] = field(default_factory=list)
     """Places of messages whose records are damaged here, and being mended: they may have the key."""
     examined: int = 0
-    """Number of the ids."""
+    """Number of the places."""
     spent_ns: int = 0
     """CPU time, as estimated."""
     next: int | None = None
-    """The id from which the next step begins; None: this was the last."""
+    """The place from which the next step begins; None: this was the last."""
     size_bytes: int = 0
     """Of the records of what was found."""
 
@@ -131,45 +131,45 @@ class KeySearch:
     def __init__(self, keeper: KeyKeeper, machine: Machine, damage: Damage) -> None:
         self._keeper, self._machine, self._damage = keeper, machine, damage
 
-    async def step(self, wanted: Wanted, first: int, most: int = STEP_IDS) -> Step | Refusal:
-        """Look at the ids from ``first`` on, until ``most`` messages or more are found; STEP_IDS at most.
+    async def step(self, wanted: Wanted, first: int, most: int = STEP_PLACES) -> Step | Refusal:
+        """Look at the places from ``first`` on, until ``most`` messages or more are found.
 
-        What is there no more is passed over.
+        STEP_PLACES at most. What is there no more is passed over.
         """
-        ids = await self._keeper.find(wanted.key_hash, max(first, wanted.first), wanted.end, STEP_IDS)
-        if ids is None:
+        places = await self._keeper.find(wanted.key_hash, max(first, wanted.first), wanted.end, STEP_PLACES)
+        if places is None:
             return incomplete(self._keeper)
-        step = Step(examined=len(ids), next=int(ids[-1]) + 1 if len(ids) == STEP_IDS else None)
-        costs_ns = ID_NS + self._machine.wheel.costs_ns(hours_of(ids), indices_of(ids))
+        step = Step(examined=len(places), next=int(places[-1]) + 1 if len(places) == STEP_PLACES else None)
+        costs_ns = PLACE_NS + self._machine.wheel.costs_ns(hours_of(places), indices_of(places))
         step.spent_ns = int(costs_ns.sum(dtype=np.int64))
         for rows in portions(costs_ns, TURN_NS):
-            last = await self._look(wanted, ids[rows], step, most)
+            last = await self._look(wanted, places[rows], step, most)
             await asyncio.sleep(0)
-            if step.has(most) and last < int(ids[-1]):
-                step.examined, step.next = int(np.searchsorted(ids, np.uint64(last), "right")), last + 1
+            if step.has(most) and last < int(places[-1]):
+                step.examined, step.next = int(np.searchsorted(places, np.uint64(last), "right")), last + 1
                 break
         return step
 
-    async def _look(self, wanted: Wanted, ids: Words, step: Step, most: int) -> int:
-        """Look at ids, in order, until the step has enough; return the last that was looked at."""
-        left = ids
+    async def _look(self, wanted: Wanted, places: Words, step: Step, most: int) -> int:
+        """Look at places, in order, until the step has enough; return the last that was looked at."""
+        left = places
         while len(left):
             hour, index, units, states, named = self._fitting(wanted, hours_of(left), indices_of(left))
-            left = ids[:0]
+            left = places[:0]
             for rows in portions(units["size"], TURN_BYTES):
-                places = words_of(hour[rows], index[rows])
+                part = words_of(hour[rows], index[rows])
                 try:
                     records = await self._damage.reads.read(hour[rows], index[rows])
                 except UnknownMessage:  # some were deleted meanwhile, or thinned: look at the others again
-                    left = ids[np.searchsorted(ids, places[0]) :]
+                    left = places[np.searchsorted(places, part[0]) :]
                     await asyncio.sleep(0)
                     break
                 of_rows = (named[0][rows], named[1][rows])
                 fitting = hour[rows], index[rows], units[rows], states[rows], of_rows
                 self._take(wanted, fitting, records, step)
                 if step.has(most):
-                    return int(places[-1])
-        return int(ids[-1])
+                    return int(part[-1])
+        return int(places[-1])
 
     def _take(self, wanted: Wanted, fitting: Fitting, records: Sequence[bytes | None], step: Step) -> None:
         """Add to the step which of the messages have the key."""

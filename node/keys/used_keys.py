@@ -1,6 +1,6 @@
 """Search for the messages that have used idempotency keys, at the leader.
 
-    keys ─► hashes ─► the key index: ids ─► their records decide ─► those whose keys still count
+    keys ─► hashes ─► the key index: places ─► their records decide ─► those whose keys still count
 
 A key counts while its message is pending, and until the window has passed behind its release.
 """
@@ -19,7 +19,7 @@ from tarry.node.clock.cluster_time import ClusterTime
 from tarry.node.config import NodeConfig
 from tarry.node.defaults import dispatch
 from tarry.node.keys.keeper import KeyKeeper
-from tarry.node.keys.search import ID_NS, TURN_BYTES, TURN_NS, incomplete, seen
+from tarry.node.keys.search import PLACE_NS, TURN_BYTES, TURN_NS, incomplete, seen
 from tarry.node.repair.records import Damage
 from tarry.proto.idempotency import scheduled_digest
 from tarry.proto.message_id import MessageId
@@ -42,7 +42,7 @@ TURN_QUEUES: Final = 16
 """Of which it is found in one turn of the event loop, at some 0.2 ms."""
 
 DIGEST_NS: Final = 12_000
-"""CPU time that an id costs beside that of a search: a record is parsed, and its digest worked out."""
+"""CPU time that a place costs beside that of a search: a record is parsed, and its digest worked out."""
 ATTEMPTS_MAX: Final = 8
 """How often is looked again because messages with the keys are moved at the same time."""
 _NEVER: Final = (1 << 63) - 1
@@ -123,24 +123,24 @@ class UsedKeys:
         before: Words | None = None
         search = _Search(names, topics, since_ms)
         for _ in range(ATTEMPTS_MAX):
-            ids = await self._keeper.find_any(wanted, first)
-            if ids is None:
+            places = await self._keeper.find_any(wanted, first)
+            if places is None:
                 return incomplete(self._keeper)
-            if before is not None and np.array_equal(ids, before):
+            if before is not None and np.array_equal(places, before):
                 return search.used
-            before, search = ids, _Search(names, topics, since_ms)
-            refusal = await self._look_at(ids, search)
+            before, search = places, _Search(names, topics, since_ms)
+            refusal = await self._look_at(places, search)
             if refusal is not None or not search.displaced:
                 return refusal or search.used
         return _BUSY
 
-    async def _look_at(self, ids: Words, search: _Search) -> Refusal | None:
-        costs_ns = ID_NS + DIGEST_NS + self._machine.wheel.costs_ns(hours_of(ids), indices_of(ids))
+    async def _look_at(self, places: Words, search: _Search) -> Refusal | None:
+        costs_ns = PLACE_NS + DIGEST_NS + self._machine.wheel.costs_ns(hours_of(places), indices_of(places))
         for rows in portions(costs_ns, TURN_NS):
             looked = False
             while not looked:
                 with suppress(UnknownMessage):  # an hour was dropped meanwhile: look at the others again
-                    refusal, looked = await self._look(ids[rows], search), True
+                    refusal, looked = await self._look(places[rows], search), True
                     if refusal is not None:
                         return refusal
         return None
@@ -172,9 +172,9 @@ class UsedKeys:
             self._since[queue.queue] = now_ms, since_ms
         return since_ms
 
-    async def _look(self, ids: Words, search: _Search) -> Refusal | None:
+    async def _look(self, places: Words, search: _Search) -> Refusal | None:
         """Look at some messages, ascending. Raises UnknownMessage where one was deleted meanwhile."""
-        some = seen(self._machine.wheel, hours_of(ids), indices_of(ids))
+        some = seen(self._machine.wheel, hours_of(places), indices_of(places))
         search.displaced |= not bool(some.rests.all())
         pending = some.states == MessageState.PENDING
         rows = np.flatnonzero(some.rests & search.counts(some.queue, some.due_ms, pending))
@@ -182,13 +182,13 @@ class UsedKeys:
             chosen = rows[part]
             records = await self._damage.reads.read(some.hour[chosen], some.global_index[chosen])
             for row, record in zip(chosen.tolist(), records, strict=True):
-                place = int(some.named[0][row]), int(some.named[1][row])
+                named = int(some.named[0][row]), int(some.named[1][row])
                 if record is not None:
-                    search.add(int(some.queue[row]), *place, int(some.due_ms[row]), Record.FromString(record))
+                    search.add(int(some.queue[row]), *named, int(some.due_ms[row]), Record.FromString(record))
                     continue
                 self._damage.report(some.hour[row : row + 1], some.global_index[row : row + 1])
                 if some.states[row] != MessageState.CANCELLED:
-                    return self._damaged(*place)
+                    return self._damaged(*named)
             await asyncio.sleep(0)
         return None
 

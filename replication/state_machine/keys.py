@@ -2,7 +2,7 @@
 
 The leader parses records at intake, so it hashes their keys there, and the command carries the hashes:
 
-    intake: (message, hash of the key) ──► log ──► apply: (hash of topic and key, id) ──► the node's key index
+    intake: (message, hash of the key) ──► log ──► apply: (hash of topic and key, place) ──► the key index
 
 A command of a leader of 0.2.0 says nothing of keys; then each replica looks into the records itself.
 An idempotency key is one key more, with a prefix, so that it is found by its own kind alone.
@@ -92,7 +92,7 @@ def rows_of(keys: KeyColumns, queue: Numbers, hour: Numbers, global_index: Numbe
     at = keys.message.astype(np.intp)
     rows = np.empty(len(at), ROW)
     rows["hash"] = of_topic(keys.key_hash, queue[at])
-    rows["id"] = words_of(hour[at], global_index[at])
+    rows["place"] = words_of(hour[at], global_index[at])
     return rows
 
 

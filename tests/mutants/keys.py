@@ -79,8 +79,8 @@ MUTANTS = (
     Mutant(
         "what_is_deleted_meanwhile_ends_a_lookup",
         "messages of other hours are not found, and not cancelled, by their key",
-        "left = ids[np.searchsorted(ids, places[0]) :]",
-        "left = ids[:0]",
+        "left = places[np.searchsorted(places, part[0]) :]",
+        "left = places[:0]",
         (f"{KEEPER}::test_what_is_deleted_while_records_are_read_hides_no_other_message",),
     ),
     Mutant(

@@ -147,7 +147,7 @@ class KeyIndex:
 
 
 def find(runs: Iterable[Run], key_hash: int, first: int, end: int, most: int) -> Words:
-    """Return the first `most` ids from `first` on, before `end`, that rows of the runs have for a hash.
+    """Return the first `most` places from `first` on, before `end`, that rows of the runs have for a hash.
 
     Ascending, each once. For any thread. Raises OSError, KeysDamaged.
     """

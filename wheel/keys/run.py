@@ -1,6 +1,6 @@
 """A run: rows of the key index in order, in one file that never changes.
 
-    0000002a.run    ┌ hash id ┐┌ hash id ┐ …    blocks of 1,024 rows │ of each block its first row, its crc32c
+    0000002a.run    ┌ hash place ┐┌ hash place ┐ …    blocks of 1,024 rows │ of each its first row, its crc32c
 
 What is behind the blocks is in memory, 20 bytes a block, and its own checksum is in the manifest. So a lookup
 reads one block of a run, and proves what it reads; the maps of files would have it read a page for each step
@@ -22,15 +22,15 @@ from tarry.proto.files import sync_path
 from tarry.wheel.columns import distinct
 from tarry.wheel.state import Flags, Numbers, Rows
 
-ROW: Final = np.dtype([("hash", "<u8"), ("id", "<u8")])
+ROW: Final = np.dtype([("hash", "<u8"), ("place", "<u8")])
 """Hash of a topic and a key; the message: hour << 32 | global index."""
 ROW_BYTES: Final = ROW.itemsize
 BLOCK_ROWS: Final = 1_024
 BLOCK_BYTES: Final = BLOCK_ROWS * ROW_BYTES
 STEP_BLOCKS: Final = 16
 """Of each run that are in memory as several are merged."""
-IDS_END: Final = (1 << 64) - 1
-"""The last id; no message has it."""
+PLACES_END: Final = (1 << 64) - 1
+"""The last place; no message has it."""
 
 Words = NDArray[np.uint64]
 IsDropped = Callable[[Numbers], Flags]
@@ -53,14 +53,14 @@ class Written(NamedTuple):
     """Crc32c of what is behind the blocks."""
 
 
-def hours_of(ids: Words) -> Numbers:
+def hours_of(places: Words) -> Numbers:
     """Return the hours of places, shape (n,)."""
-    return (ids >> np.uint64(32)).astype(np.uint32)
+    return (places >> np.uint64(32)).astype(np.uint32)
 
 
-def indices_of(ids: Words) -> Numbers:
+def indices_of(places: Words) -> Numbers:
     """Return the global indices of places, shape (n,)."""
-    return (ids & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
+    return (places & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
 
 
 def words_of(hour: Numbers, global_index: Numbers) -> Words:
@@ -69,12 +69,12 @@ def words_of(hour: Numbers, global_index: Numbers) -> Words:
 
 
 def in_order(rows: Rows) -> Rows:
-    """Return rows by hash and id, each once."""
+    """Return rows by hash and place, each once."""
     rows = rows[np.argsort(rows["hash"], kind="stable")]
     same = rows["hash"][1:] == rows["hash"][:-1]
-    if bool((same & (rows["id"][1:] <= rows["id"][:-1])).any()):
-        rows = rows[np.lexsort((rows["id"], rows["hash"]))]
-        again = (rows["hash"][1:] == rows["hash"][:-1]) & (rows["id"][1:] == rows["id"][:-1])
+    if bool((same & (rows["place"][1:] <= rows["place"][:-1])).any()):
+        rows = rows[np.lexsort((rows["place"], rows["hash"]))]
+        again = (rows["hash"][1:] == rows["hash"][:-1]) & (rows["place"][1:] == rows["place"][:-1])
         rows = rows[np.concatenate(([True], ~again))]
     return rows
 
@@ -82,7 +82,7 @@ def in_order(rows: Rows) -> Rows:
 class Run:
     """A run that is open for reading, from any thread, also after its file was deleted."""
 
-    __slots__ = ("_crcs", "_fd", "_first_hash", "_first_id", "blocks", "path", "written")
+    __slots__ = ("_crcs", "_fd", "_first_hash", "_first_place", "blocks", "path", "written")
 
     def __init__(self, folder: Path, written: Written) -> None:
         """Open a run. Raises OSError, KeysDamaged."""
@@ -95,7 +95,7 @@ class Run:
         if len(behind) != 20 * self.blocks or google_crc32c.value(behind) != written.crc:
             raise KeysDamaged(self.path, "the first rows of its blocks are not what was written")
         self._first_hash = np.frombuffer(behind, "<u8", self.blocks)
-        self._first_id = np.frombuffer(behind, "<u8", self.blocks, 8 * self.blocks)
+        self._first_place = np.frombuffer(behind, "<u8", self.blocks, 8 * self.blocks)
         self._crcs = np.frombuffer(behind, "<u4", self.blocks, 16 * self.blocks)
 
     def __del__(self) -> None:
@@ -109,33 +109,33 @@ class Run:
         return self.written.rows
 
     def find(self, key_hash: int, first: int, end: int, count: int) -> Words:
-        """Return the first `count` ids from `first` on, before `end`, of rows with a hash, ascending.
+        """Return the first `count` places from `first` on, before `end`, of rows with a hash, ascending.
 
         Raises OSError, KeysDamaged.
         """
         wanted, found, left = np.uint64(key_hash), [np.empty(0, np.uint64)], count
         for block in range(max(0, self._behind(key_hash, first) - 1), self.blocks):
-            if left <= 0 or (int(self._first_hash[block]), int(self._first_id[block])) >= (key_hash, end):
+            if left <= 0 or (int(self._first_hash[block]), int(self._first_place[block])) >= (key_hash, end):
                 break
             rows = self.read(block, block + 1)
             begin, stop = (
                 np.searchsorted(rows["hash"], wanted),
                 np.searchsorted(rows["hash"], wanted, "right"),
             )
-            ids = rows["id"][begin:stop]
-            ids = ids[(ids >= np.uint64(first)) & (ids < np.uint64(end))][:left]
-            found.append(ids)
-            left -= len(ids)
+            places = rows["place"][begin:stop]
+            places = places[(places >= np.uint64(first)) & (places < np.uint64(end))][:left]
+            found.append(places)
+            left -= len(places)
         return np.concatenate(found)
 
     def find_any(self, hashes: Words, first: int) -> Rows:
-        """Return the rows from the id `first` on that have one of the hashes, which ascend, each once.
+        """Return the rows from the place `first` on that have one of the hashes, which ascend, each once.
 
         Raises OSError, KeysDamaged.
         """
         begin = np.maximum(np.searchsorted(self._first_hash, hashes) - 1, 0)
         end = np.searchsorted(self._first_hash, hashes, "right")
-        for many in np.flatnonzero(end - begin > 2).tolist():  # some of its rows may be of earlier ids
+        for many in np.flatnonzero(end - begin > 2).tolist():  # some of its rows may be of earlier places
             begin[many] = max(0, self._behind(int(hashes[many]), first) - 1)
         lengths = np.maximum(end - begin, 0)
         nth = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -159,18 +159,18 @@ class Run:
 
         Rows are ordered by a hash, so these are drawn as if by chance.
         """
-        return float(np.count_nonzero(is_dropped(hours_of(self._first_id)))) / max(1, self.blocks)
+        return float(np.count_nonzero(is_dropped(hours_of(self._first_place)))) / max(1, self.blocks)
 
     def _behind(self, key_hash: int, first: int) -> int:
-        """Return the first block whose rows all come behind a hash and an id."""
+        """Return the first block whose rows all come behind a hash and a place."""
         begin, end = (
             int(np.searchsorted(self._first_hash, np.uint64(key_hash), s)) for s in ("left", "right")
         )
-        return begin + int(np.searchsorted(self._first_id[begin:end], np.uint64(first), "right"))
+        return begin + int(np.searchsorted(self._first_place[begin:end], np.uint64(first), "right"))
 
 
 def having(rows: Rows, hashes: Words, first: int) -> Rows:
-    """Return the rows, in any order, from the id `first` on that have one of the hashes, which ascend."""
+    """Return the rows, in any order, from the place `first` on that have one of the hashes, which ascend."""
     if len(hashes) == 1:
         some: Rows = rows[rows["hash"] == hashes[0]]
     else:
@@ -190,7 +190,7 @@ def _of_any(rows: Rows, hashes: Words, first: int) -> Rows:
 
 
 def _from(rows: Rows, first: int) -> Rows:
-    some: Rows = rows[rows["id"] >= np.uint64(first)]
+    some: Rows = rows[rows["place"] >= np.uint64(first)]
     return some
 
 
@@ -216,7 +216,7 @@ def write_run(folder: Path, number: int, parts: Iterable[Rows]) -> Run | None:
             rows += len(blocks)
             _write(file.fileno(), data, path)
         first = np.concatenate(firsts) if firsts else np.empty(0, ROW)
-        behind = first["hash"].tobytes() + first["id"].tobytes() + np.array(crcs, "<u4").tobytes()
+        behind = first["hash"].tobytes() + first["place"].tobytes() + np.array(crcs, "<u4").tobytes()
         _write(file.fileno(), memoryview(behind), path)
     if rows == 0:
         path.unlink()
@@ -235,7 +235,7 @@ def merged(runs: Iterable[Run], is_dropped: IsDropped) -> Iterator[Rows]:
         open_ends = [source.last() for source in sources if source.has_more]
         bound = min(open_ends) if open_ends else None
         rows = in_order(np.concatenate([source.take(bound) for source in sources]))
-        yield rows[~is_dropped(hours_of(rows["id"]))]
+        yield rows[~is_dropped(hours_of(rows["place"]))]
 
 
 class _Source:
@@ -260,15 +260,15 @@ class _Source:
 
     def last(self) -> tuple[int, int]:
         """Return the last row in memory."""
-        return int(self._rows["hash"][-1]), int(self._rows["id"][-1])
+        return int(self._rows["hash"][-1]), int(self._rows["place"][-1])
 
     def take(self, bound: tuple[int, int] | None) -> Rows:
         """Take the rows in memory up to a row; None: all."""
         hashes, end = self._rows["hash"], len(self._rows)
         if bound is not None:
             begin, stop = (int(np.searchsorted(hashes, np.uint64(bound[0]), s)) for s in ("left", "right"))
-            ids = self._rows["id"][begin:stop]
-            end = begin + int(np.searchsorted(ids, np.uint64(bound[1]), "right"))
+            places = self._rows["place"][begin:stop]
+            end = begin + int(np.searchsorted(places, np.uint64(bound[1]), "right"))
         taken, self._rows = self._rows[:end], self._rows[end:]
         return taken
 

@@ -128,7 +128,7 @@ async def test_pages_states_and_due_times_choose_among_a_keys_messages(
         for limit in (1, 7, 1_000):
             assert await ids(lead, "k", limit=limit) == past + some
         monkeypatch.setattr(key_calls, "EXAMINED_MAX", 4)
-        monkeypatch.setattr(search, "STEP_IDS", 3)
+        monkeypatch.setattr(search, "STEP_PLACES", 3)
         assert (await find(lead, "k")).next  # type: ignore[union-attr]
         monkeypatch.setattr(search, "STEP_BYTES", 1)
         assert await ids(lead, "k") == past + some
@@ -284,7 +284,7 @@ async def test_a_page_of_one_message_asks_the_index_no_more_often_than_a_large_o
         monkeypatch.setattr(keeper, "find", counted)
         at = {"due_from_ms": now_ms + HOUR_MS + 1}
         assert await ids(lead, "k", limit=1, **at) == last
-        assert asked == [search.STEP_IDS] * (2_001 // search.STEP_IDS + 1)
+        assert asked == [search.STEP_PLACES] * (2_001 // search.STEP_PLACES + 1)
 
 
 async def test_keys_of_equal_hashes_are_told_apart_by_the_records(
@@ -441,7 +441,7 @@ async def test_a_search_takes_some_of_the_ids_of_a_key_in_each_step(tmp_path: Pa
         while first is not None:
             step = await lead.node._core.key_search.step(wanted, first)
             assert isinstance(step, search.Step)
-            assert 0 < len(step.found) <= search.STEP_IDS
+            assert 0 < len(step.found) <= search.STEP_PLACES
             found += [str(MessageId(0, one.hour, one.global_index)) for one in step.found]
             first = step.next
         assert found == some

@@ -31,7 +31,7 @@ from tarry.replication.state_machine import keys
 from tarry.replication.state_machine.commands import encode
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.wheel.keys.key_index import MERGED_RUNS
-from tarry.wheel.keys.run import IDS_END, ROW, ROW_BYTES
+from tarry.wheel.keys.run import PLACES_END, ROW, ROW_BYTES
 from tarry.wheel.state import HOUR_MS, UnknownMessage
 from tests.replication.commands import NOW_MS
 
@@ -95,7 +95,7 @@ class Node:
         for key in KEYS:
             number = np.array([queue.queue if queue else 0], np.uint32)
             wanted = int(keys.of_topic(keys.hashes([key.encode()]), number)[0])
-            ids = await self.keeper.find(wanted, 0, IDS_END, 1 << 20)
+            ids = await self.keeper.find(wanted, 0, PLACES_END, 1 << 20)
             if ids is None:
                 return None
             counts[key] = len(ids)
@@ -268,7 +268,7 @@ async def test_a_lookup_leaves_what_is_gathered_to_the_thread_of_lookups(tmp_pat
     node.apply(command(["a"] * 50, 1))
     queue = np.array([node.machine.queues.of("t").queue], np.uint32)
     wanted = int(keys.of_topic(keys.hashes([b"a"]), queue)[0])
-    found = await keeper.find(wanted, 0, IDS_END, 5)
+    found = await keeper.find(wanted, 0, PLACES_END, 5)
     assert found is not None
     assert (len(found), looked) == (5, [1])
     node.machine.close()

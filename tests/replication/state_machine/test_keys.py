@@ -124,6 +124,6 @@ def test_an_entry_of_several_commands_gives_a_row_for_each_key_with_topic_and_id
         keys.hashes([key for key, _, _ in expected]), np.array([queue for _, queue, _ in expected], np.uint32)
     )
     assert rows["hash"].tolist() == hashes.tolist()
-    assert indices_of(rows["id"]).tolist() == [number for _, _, number in expected]
-    assert set(hours_of(rows["id"]).tolist()) == {(NOW_MS + 5) // 3_600_000}
+    assert indices_of(rows["place"]).tolist() == [number for _, _, number in expected]
+    assert set(hours_of(rows["place"]).tolist()) == {(NOW_MS + 5) // 3_600_000}
     assert fresh.keyed.take() == []

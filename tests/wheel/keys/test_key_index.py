@@ -19,7 +19,7 @@ from tarry.wheel.keys.key_index import MANIFEST_NAME, MERGED_RUNS, KeyIndex, fin
 from tarry.wheel.keys.run import (
     BLOCK_BYTES,
     BLOCK_ROWS,
-    IDS_END,
+    PLACES_END,
     ROW,
     KeysDamaged,
     hours_of,
@@ -36,7 +36,9 @@ def rows(pairs: Iterable[tuple[int, int]]) -> Any:
     return np.array(list(pairs), ROW)
 
 
-def ids(index: KeyIndex, key_hash: int, first: int = 0, end: int = IDS_END, most: int = 1 << 30) -> list[int]:
+def ids(
+    index: KeyIndex, key_hash: int, first: int = 0, end: int = PLACES_END, most: int = 1 << 30
+) -> list[int]:
     found: list[int] = find(index.runs, key_hash, first, end, most).tolist()
     return found
 
@@ -143,7 +145,7 @@ def test_merging_keeps_the_number_of_runs_to_what_the_logarithm_of_the_rows_is(t
         patched.setattr(key_index, "SMALL_ROWS", 100)
         for number in range(200):
             some = np.empty(100, ROW)
-            some["hash"], some["id"] = rng.integers(0, 2**63, 100), np.arange(100) + 100 * number
+            some["hash"], some["place"] = rng.integers(0, 2**63, 100), np.arange(100) + 100 * number
             index.add([some])
             merge(index)
     assert index.rows == 20_000
@@ -220,7 +222,7 @@ def test_who_reads_a_run_goes_on_while_it_is_merged_and_deleted(tmp_path: Path) 
         index.add([rows([(1, number)])])
     reading = index.runs
     assert merge(index) == 1
-    assert find(reading, 1, 0, IDS_END, 99).tolist() == ids(index, 1) == list(range(MERGED_RUNS))
+    assert find(reading, 1, 0, PLACES_END, 99).tolist() == ids(index, 1) == list(range(MERGED_RUNS))
 
 
 def test_what_is_written_late_fails_where_the_folder_was_removed(tmp_path: Path) -> None:
