@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from tarry.wheel.state import NONE, IdGapsState, Numbers
 
+# They belong to the level that knows of gaps: with others, replicas would differ.
 GAP_MIN: Final = 1 << 26
 """Places of one hour that may be lost without an id being given twice."""
 GAP_MAX: Final = 1 << 27

@@ -7,6 +7,7 @@ from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.records import entry_payload
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine import levels
+from tarry.replication.state_machine.schedule import DUE_MS_MAX
 from tarry.wheel.id_gaps import gap_of
 
 
@@ -14,9 +15,10 @@ def begin(journal: Journal, incarnation: int, now_ms: int) -> None:
     """Write, at once or not at all, what is staged, and that it is a journal of another incarnation.
 
     Its last entry raises the level to one from which on a version knows of incarnations, and begins an id
-    gap: no id is given again that may have been given before. All of it is committed: this node, the only
-    member, is a majority. Blocks.
+    gap: no message that is scheduled from now on gets an id that may have been given before. All of it is
+    committed: this node, the only member, is a majority. Blocks.
     """
+    now_ms = min(max(now_ms, 0), DUE_MS_MAX)  # an entry may have told a time for which it was refused
     raised = command_codec.encode(
         log_pb.RaiseLevelCommand(level=levels.INCARNATIONS, now_ms=now_ms, id_gap=gap_of(incarnation))
     )

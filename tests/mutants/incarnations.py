@@ -96,6 +96,15 @@ MUTANTS = (
         (ALONE, "tests/node/recovery/test_recover_alone.py::test_a_survivor_is_alone_in_a_new_incarnation"),
     ),
     Mutant(
+        "a_new_incarnation_begins_at_any_time",
+        "its first entry is refused, and there is neither its level nor its id gap",
+        "    now_ms = min(max(now_ms, 0), DUE_MS_MAX)",
+        "    now_ms = now_ms",
+        (
+            "tests/node/recovery/test_recover_alone.py::test_an_incarnation_begins_at_a_time_that_no_replica_refuses",
+        ),
+    ),
+    Mutant(
         "a_new_incarnation_gives_ids_again",
         "a cancel by an id that is stored elsewhere, of a message that is lost, cancels another one",
         "now_ms=now_ms, id_gap=gap_of(incarnation)",

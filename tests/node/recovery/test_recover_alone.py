@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ from tarry.replication.raft.membership import Membership
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.state_machine import commands as command_codec
 from tarry.replication.state_machine import levels
+from tarry.replication.state_machine.schedule import DUE_MS_MAX
 from tarry.replication.transport.peer_transport import PeerTransport
 from tarry.wheel.id_gaps import gap_of
 from tests.node.recovery.test_restore import raises
@@ -82,6 +84,16 @@ def test_a_survivor_is_alone_in_a_new_incarnation(journal: Journal, tmp_path: Pa
     with pytest.raises(RecoveryRefused, match="the only member"):
         survey("n1", membership, again)
     again.close()
+
+
+@pytest.mark.parametrize(("last_ms", "begins_ms"), [(-5, 0), (1_234, 1_234), (1 << 60, DUE_MS_MAX)])
+def test_an_incarnation_begins_at_a_time_that_no_replica_refuses(
+    journal: Journal, last_ms: int, begins_ms: int
+) -> None:
+    """The survivor's last entry may have told a time for which every replica has refused it."""
+    go_alone(journal, replace(survey("n1", Membership(journal, THREE), journal), last_ms=last_ms), 171)
+    (raised,) = log_pb.LogEntry.FromString(journal.entry(journal.last_index)[0][1:]).commands
+    assert command_codec.decode(raised).now_ms == begins_ms
 
 
 def test_one_that_is_no_voter_is_refused(journal: Journal) -> None:
