@@ -145,7 +145,7 @@ bench-cost: $(READY) ## cancel, get and reschedule by id with ten thousand and t
 	@$(PY) -m tarry.bench.cancel_cost $(ARGS)
 
 .PHONY: bench-durability
-bench-durability: $(READY) ## sync and async durability in turns, RocketMQ's too (10 min, ARGS="--folder /var/tmp")
+bench-durability: $(READY) ## sync and async durability in turns, RocketMQ's too (10 min, ARGS="--folder /var/tmp --sync-ms 2")
 	@$(PY) -m tarry.bench.durability $(ARGS)
 
 .PHONY: bench-wheel

@@ -1,6 +1,7 @@
 """The gain of async durability: single schedules, and those of many tasks, with sync and async in turn.
 
     make bench-durability   python -m tarry.bench.durability [--pairs 10] [--seconds 3] [--flush-ms 200]
+                                                       [--folder FOLDER] [--sync-ms 0]
 
 One cluster of three nodes, whose durability is changed between turns. Where RocketMQ is installed, the same
 is measured of it afterwards, but for `entry`: two clusters of a master and two slaves, of which one flushes
@@ -13,7 +14,8 @@ A pair is the same work with each, one after the other; every other pair begins 
     entry       one batch of 500 messages at a time, some 64 KiB: the largest write that async has on the
                 event loop; held_ms is the longest for which a write has held it, sync's on a quick disk too
 
-The data has to be on the disk that is asked about (`--folder`): in memory a sync costs nothing. Figures are
+The data has to be on the disk that is asked about (`--folder`): in memory a sync costs nothing. With
+`--sync-ms` every sync of all servers takes so much longer, as that of a slower disk does. Figures are
 medians over the turns. A ratio is of async to sync, within a pair: the median over the pairs, and their
 quartiles. The last line is JSON. All share the machine.
 """
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -40,6 +43,7 @@ from tarry.bench.machine import Stolen, machine
 from tarry.bench.nodes import BODY, HOUR_MS, serving
 from tarry.bench.side_by_side.peers.rocketmq import Rocketmq
 from tarry.bench.side_by_side.servers import PeerFailed
+from tarry.chaos.faults.disks import no_compiler, slow_syncs
 from tarry.client.aio import Client, connect
 from tarry.client.errors import TarryError
 from tarry.client.operators.cluster_status import ClusterStatus
@@ -212,8 +216,19 @@ def main(
     seconds: Annotated[float, typer.Option(min=0.1, help="Of each turn.")] = 3.0,
     flush_ms: Annotated[int, typer.Option(min=10, max=10_000, help="Of async durability.")] = 200,
     folder: Annotated[Path | None, typer.Option(help="On the disk to measure.")] = None,
+    sync_ms: Annotated[int, typer.Option(min=0, max=1_000, help="Longer for each sync; needs gcc.")] = 0,
 ) -> None:
     """Measure, and print the figures."""
+    if sync_ms and (why := no_compiler()):
+        raise typer.BadParameter(why, param_hint="--sync-ms")
+    with tempfile.TemporaryDirectory(prefix="tarry-bench-") as made:
+        if sync_ms:
+            os.environ.update(slow_syncs(Path(made), sync_ms))  # of all servers that are started
+        measure_all(pairs, seconds, flush_ms, folder, sync_ms)
+
+
+def measure_all(pairs: int, seconds: float, flush_ms: int, folder: Path | None, sync_ms: int) -> None:
+    """Measure tarry, and RocketMQ where it is installed; print the figures."""
 
     async def run(addresses: str) -> tuple[dict[str, Compared], float]:
         async with connect(addresses) as client:
@@ -237,6 +252,7 @@ def main(
     said = {
         "pairs": pairs,
         "flush_ms": flush_ms,
+        "sync_ms": sync_ms,
         **found,
         "held_ms": held,
         "rocketmq": rocketmq,

@@ -94,6 +94,13 @@ def give_disk(node: LocalNode) -> None:
     node.environment["TARRY_FSYNC"] = str(_told(node))
 
 
+def slow_syncs(folder: Path, delay_ms: int) -> dict[str, str]:
+    """Return the environment of processes whose every sync takes `delay_ms` longer; the folder stays."""
+    told = folder / "fsync"
+    told.write_text(f"{delay_ms} 0\n")
+    return {"LD_PRELOAD": str(shim(folder)), "TARRY_FSYNC": str(told)}
+
+
 def set_disk(node: LocalNode, delay_ms: int = 0, error: int = 0) -> None:
     """Make every sync take `delay_ms` longer from now on, and fail with an errno, if any."""
     fresh = _told(node).with_suffix(".fresh")
