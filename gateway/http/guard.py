@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -29,7 +30,8 @@ class Guard:
 
     Where the cluster has no tokens, whoever can send a request may do everything. So a name that is not one
     of ``hosts`` is refused, by which a site could make its own name lead here, and so is an origin other than
-    the gateway's own and ``origins``. ``answered`` is told the status of each answer.
+    the gateway's own and ``origins``. No site can make an IP address lead elsewhere, so these are answered.
+    ``answered`` is told the status of each answer.
     """
 
     def __init__(
@@ -71,9 +73,12 @@ class Guard:
                 self._answered(scope, 500)
             raise
 
+    def _is_own(self, name: str) -> bool:
+        return name in self._hosts or _is_address(name)
+
     def _check(self, scope: Scope, headers: Headers) -> None:
         host = headers.get("host", "")
-        if scope["path"] not in PROBES and host_name(host) not in self._hosts:
+        if scope["path"] not in PROBES and not self._is_own(host_name(host)):
             raise RequestRefused(GatewayReason.HOST_UNKNOWN, "this is no name of the gateway")
         if len(scope["query_string"]) > QUERY_CHARACTERS_MAX:
             text = f"a query has {QUERY_CHARACTERS_MAX:,} characters at most"
@@ -86,6 +91,15 @@ class Guard:
             origin is None and site not in {"none", "same-origin"}
         ):
             raise RequestRefused(GatewayReason.ORIGIN_REFUSED, "a page of another web site has sent this")
+
+
+def _is_address(name: str) -> bool:
+    """Return whether it is an IP address."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def host_name(host: str) -> str:

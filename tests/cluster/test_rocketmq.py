@@ -148,6 +148,15 @@ async def test_a_recall_is_definite_at_any_gateway(call: Calls, other: Calls) ->
     assert code((await call.recall("recalled", entry.recall_handle)).status) == "MESSAGE_NOT_FOUND"
 
 
+async def test_a_recall_holds_while_the_message_waits_for_its_next_attempt(call: Calls) -> None:
+    (entry,) = await sent(call, message("waiting", due_ms=now_ms() + 300))
+    (got,) = await received(call, "waiting", push=True)
+    assert code((await call.change("waiting", got, 2_000)).status) == "OK"  # its consumer has failed
+    for _ in range(2):
+        assert code((await call.recall("waiting", entry.recall_handle)).status) == "OK"
+    assert await call.receive("waiting", push=True, wait_ms=4_000) == ("MESSAGE_NOT_FOUND", [])
+
+
 async def test_python_s_client_is_told_of_a_vain_recall_in_a_code_that_it_does_not_take_for_a_success(
     call: Calls,
 ) -> None:

@@ -5,6 +5,7 @@ Where an answer differs, a row of the page's table of differences says so.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -30,6 +31,9 @@ PAGE: Final = Path(__file__).resolve().parents[2] / "gateway/ROCKETMQ.md"
 NORMAL, DELAY = "probe-normal", "probe-delay"
 CONFIG: Final = Config(types={NORMAL: ["NORMAL"], DELAY: ["DELAY"]})
 """As the topics were at the proxy, whose message types are those of the topic."""
+QUICK_MS: Final = 1_000
+QUICK: Final = Config.model_validate({"limits": {"invisible_ms_min": QUICK_MS}})
+"""For what is asked of a handle whose message is not invisible any more."""
 CONFLICT: Final = "MESSAGE_PROPERTY_CONFLICT_WITH_TYPE"
 HOUR_MS: Final = 3_600_000
 
@@ -140,6 +144,60 @@ def settles(*steps: str, topic: str = "") -> Probe:
         return told
 
     return play
+
+
+def settles_anew(*steps: str) -> Probe:
+    """The same, each time with the handle that the step before gave."""
+
+    async def play(call: Calls) -> str:
+        own = f"probe-{time.time_ns()}"
+        assert code((await call.send(message(own))).status) == "OK"
+        told, (got,) = await call.receive(own)
+        for step in steps:
+            if step == "ack":
+                (told,) = await call.ack(own, got)
+                continue
+            changed = await call.change(own, got, int(step))
+            told, got.system_properties.receipt_handle = code(changed.status), changed.receipt_handle
+        return told
+
+    return play
+
+
+def expired(probe: Callable[[Calls, str, definition.Message], Awaitable[str]]) -> Probe:
+    """Receive a message, and settle it once it is not invisible any more."""
+
+    async def play(call: Calls) -> str:
+        own = f"probe-{time.time_ns()}"
+        assert code((await call.send(message(own))).status) == "OK"
+        _, (got,) = await call.receive(own, invisible_ms=QUICK_MS)
+        await asyncio.sleep(2 * QUICK_MS / 1_000)
+        return await probe(call, own, got)
+
+    return play
+
+
+async def acks_late(call: Calls, topic: str, got: definition.Message) -> str:
+    return (await call.ack(topic, got))[0]
+
+
+async def changes_late(call: Calls, topic: str, got: definition.Message) -> str:
+    return code((await call.change(topic, got, 12_000)).status)
+
+
+async def recalls_released(call: Calls) -> str:
+    """A handle of a time that is over, which a message has that was due then."""
+    answer = await call.send(message(DELAY, due_ms=due(100)))
+    await asyncio.sleep(1)
+    return code((await call.recall(DELAY, answer.entries[0].recall_handle)).status)
+
+
+async def receives_in_a_hurry(call: Calls) -> str:
+    usual, call.timeout_s = call.timeout_s, 3
+    try:
+        return (await call.receive("probe-empty", wait_ms=5_000))[0]
+    finally:
+        call.timeout_s = usual
 
 
 def acks(handle: str) -> Probe:
@@ -261,6 +319,9 @@ RECORDED: Final[Mapping[str, Row]] = {
     "Recall other topic": Row(recalls("other"), CONFLICT, "BAD_REQUEST", "recall with a handle of another"),
     "Recall empty": Row(recalls(handle=""), INTERNAL, "BAD_REQUEST", "a recall handle that is none"),
     "Recall garbage": Row(recalls(handle="x"), INTERNAL, "BAD_REQUEST", "a recall handle that is none"),
+    "Recall past timestamp": Row(
+        recalls_released, INTERNAL, "MESSAGE_NOT_FOUND", "recall of a delivered message"
+    ),
     "Recall never-sent message id": Row(
         recalls(handle=Handles([]).recall(Recall(DELAY, "0000000f70h0000000n", "01AA"))),
         "OK",
@@ -285,11 +346,16 @@ RECORDED: Final[Mapping[str, Row]] = {
     "Receive bad SQL": Row(
         receives(sql="a ="), INTERNAL, "ILLEGAL_FILTER_EXPRESSION", "a filter that is no SQL"
     ),
+    "Receive deadline 3 s": Row(
+        receives_in_a_hurry, "ILLEGAL_POLLING_TIME", "MESSAGE_NOT_FOUND", "receive with little time"
+    ),
     "Receive batch 0": Row(receives(batch_size=0), "MESSAGE_NOT_FOUND"),
     "Receive unknown topic": Row(
         receives("probe-unknown"), "TOPIC_NOT_FOUND", "MESSAGE_NOT_FOUND", "receive of an unknown topic"
     ),
     "Receive illegal group": Row(receives(group="a b$"), "ILLEGAL_CONSUMER_GROUP"),
+    "Receive": Row(settles_anew(), "OK"),
+    "Ack with the new handle": Row(settles_anew("12000", "ack"), "OK"),
     "ChangeInvisible 12 s": Row(settles("12000"), "OK"),
     "ChangeInvisible with the old handle": Row(settles("12000", "12000"), "OK"),
     "Ack with the old handle": Row(settles("12000", "ack"), "OK"),
@@ -324,19 +390,27 @@ RECORDED: Final[Mapping[str, Row]] = {
 }
 
 
+RECORDED_LATE: Final[Mapping[str, Row]] = {
+    "Ack 3 s after expiry": Row(expired(acks_late), NONE),
+    "ChangeInvisible after expiry": Row(expired(changes_late), NONE),
+}
+"""Asked with a handle whose message is not invisible any more."""
+
+
+@pytest.mark.parametrize(("config", "recorded"), [(CONFIG, RECORDED), (QUICK, RECORDED_LATE)])
 async def test_what_the_proxy_was_asked_the_gateway_answers_alike_or_as_the_page_says(
-    shared_cluster: LocalCluster,
+    shared_cluster: LocalCluster, config: Config, recorded: Mapping[str, Row]
 ) -> None:
     await level(shared_cluster, 2)
     settings = Settings(servers=parse_servers(shared_cluster.addresses))
-    async with gateway_calls(settings, CONFIG) as address, Calls(address) as call:
-        answers = {name: await row.probe(call) for name, row in RECORDED.items()}
-    assert answers == {name: row.gateway or row.proxy for name, row in RECORDED.items()}
+    async with gateway_calls(settings, config) as address, Calls(address) as call:
+        answers = {name: await row.probe(call) for name, row in recorded.items()}
+    assert answers == {name: row.gateway or row.proxy for name, row in recorded.items()}
 
 
 def test_each_answer_that_differs_has_a_row_of_the_page() -> None:
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
-    for name, row in RECORDED.items():
+    for name, row in {**RECORDED, **RECORDED_LATE}.items():
         assert bool(row.gateway) == bool(row.row), name
         if row.row:
             assert row.gateway != row.proxy, name

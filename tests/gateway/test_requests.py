@@ -213,9 +213,18 @@ async def test_an_event_stream_is_not_opened_for_its_headers_alone(http: httpx.A
 async def test_only_names_of_the_gateway_are_answered(http: httpx.AsyncClient) -> None:
     for host in ("127.0.0.1", "localhost:1", "[::1]:9", "gateway.example", "GATEWAY.example:80"):
         assert (await http.get("/openapi.json", headers={"host": host})).status_code == 200
-    for host in ("evil.example", "gateway.example.evil.example", "", "[", "127.0.0.1.evil.example"):
+    for host in ("evil.example", "gateway.example.evil.example", "", "[", "127.0.0.1.evil.example", "10.0.0"):
         refused(await http.get("/openapi.json", headers={"host": host}), 421, "HOST_UNKNOWN")
-    assert (await http.get("/healthz", headers={"host": "10.0.0.7:8090"})).status_code == 200
+    assert (await http.get("/healthz", headers={"host": "shop-7:8090"})).status_code == 200
+
+
+async def test_an_ip_address_is_answered_for_no_site_can_make_it_lead_here(http: httpx.AsyncClient) -> None:
+    for host in ("10.0.0.7:8090", "192.168.1.4", "[fe80::1]:8090"):
+        answer = await http.get(
+            "/v1/topics/t/messages", headers={"host": host, "origin": "http://evil.example"}
+        )
+        refused(answer, 403, "ORIGIN_REFUSED")
+        assert (await http.get("/openapi.json", headers={"host": host})).status_code == 200
 
 
 async def test_pages_of_other_web_sites_may_not_call(http: httpx.AsyncClient) -> None:

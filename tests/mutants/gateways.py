@@ -78,9 +78,16 @@ MUTANTS = (
     Mutant(
         "any_name_of_the_gateway_is_answered",
         "a web site makes its own name lead here",
-        'if scope["path"] not in PROBES and host_name(host) not in self._hosts:',
+        'if scope["path"] not in PROBES and not self._is_own(host_name(host)):',
         'if scope["path"] not in PROBES and not host:',
         (f"{REQUESTS}::test_only_names_of_the_gateway_are_answered",),
+    ),
+    Mutant(
+        "an_ip_address_is_no_name_of_the_gateway",
+        "nobody can call a gateway that listens on all addresses",
+        "return name in self._hosts or _is_address(name)",
+        "return name in self._hosts",
+        (f"{REQUESTS}::test_an_ip_address_is_answered_for_no_site_can_make_it_lead_here",),
     ),
     Mutant(
         "a_page_that_names_no_origin_may_call",
