@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
@@ -29,6 +30,8 @@ ENDS: Final = {
 }
 HANDLERS_MAX: Final = 16
 """Calls of the handler at once; more checks wait, and the cluster passes over a stream that does not read."""
+REFUSED_S: Final = 5.0
+"""Pause before a cluster that has refused the stream is asked again."""
 SUBSCRIBE_S: Final = 2.0
 """Time limit for a node's answer to the subscribe."""
 
@@ -40,7 +43,7 @@ class CheckStream:
         self.opened = 0
         """Times that a node took the subscription."""
         self.error: TarryError | None = None
-        """Why there are no checks any more: the cluster has refused the stream."""
+        """Why there are no checks now: the cluster has refused the stream, and is asked again by and by."""
         self._nodes, self._handler = nodes, handler
         self._subscribe = pb.ChecksSubscribe(producer_group=producer_group, producer=producer)
         self._writing = asyncio.Lock()  # gRPC takes one write at a time
@@ -76,14 +79,21 @@ class CheckStream:
             except TimeoutError:
                 self._nodes.avoidance.failed(self._address)
                 error = Unavailable("DEADLINE_EXCEEDED", f"{self._address} does not answer")
-            if isinstance(error, Refused) and not isinstance(
-                error, UpgradeRefused
-            ):  # the level may be raised
-                self.error = error
-                log.error("checks of transactions are refused: %s", error)
-                return
             failures = 1 if self.opened > opened else failures + 1
-            await asyncio.sleep(pause_s(error, failures, self._nodes.settings.pace_ms))
+            await asyncio.sleep(self._pause_s(error, failures))
+
+    def _pause_s(self, error: TarryError, failures: int) -> float:
+        """Return how long to wait behind a failure.
+
+        What is refused may be allowed by and by, as where a token comes to one node after another; and
+        without checks transactions end undecided.
+        """
+        if not isinstance(error, Refused) or isinstance(error, UpgradeRefused):  # the level may be raised
+            return pause_s(error, failures, self._nodes.settings.pace_ms)
+        if self.error is None or self.error.reason != error.reason:
+            log.error("checks of transactions are refused, and asked for again: %s", error)
+        self.error = error
+        return REFUSED_S * random.uniform(0.8, 1.2)
 
     async def _one_stream(self) -> None:
         node = await self._nodes.pick(self._nodes.settings.deadline_ms)
@@ -96,7 +106,7 @@ class CheckStream:
                 response: Any = await stream.read()
             if response is EOF or response.WhichOneof("response") != "subscribed":
                 raise Unavailable(Reason.NOT_LEADER, f"{node.address} did not take the subscription")
-            self._term, self.opened = response.subscribed.term, self.opened + 1
+            self._term, self.opened, self.error = response.subscribed.term, self.opened + 1, None
             watch = asyncio.create_task(self._watch(stream))
             while (response := await stream.read()) is not EOF:
                 self._heard = time.monotonic()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
 from tarry.gateway.http.config import Limits
 from tarry.gateway.http.errors import GatewayReason, RequestRefused
-from tarry.gateway.slots import Slots
+from tarry.gateway.slots import Slots, Taken
 
 JSON_TYPE: Final = "application/json"
 
@@ -26,19 +24,11 @@ class Admission:
         self.streams = Slots("event streams", limits.streams_max, _busy)
         self.bodies = Slots("bytes of bodies", max(limits.bodies_bytes_max, limits.body_bytes_max), _busy)
 
-    @contextmanager
-    def body_room(self, request: Request) -> Iterator[None]:
-        """Hold room for a request's body: as many bytes as it says, or as it may have."""
-        most = self.limits.body_bytes_max
-        declared = request.headers.get("content-length")
-        size_bytes = most if declared is None or not declared.isdecimal() else int(declared)
-        if size_bytes > most:
-            raise _too_large(most)
-        with self.bodies.taken(size_bytes):
-            yield
-
-    async def body_of(self, request: Request) -> bytes:
-        """Return a request's body. Raises RequestRefused, ClientDisconnect."""
+    async def body_of(self, request: Request, room: Taken) -> bytes:
+        """Return a request's body, which takes room as it comes. Raises RequestRefused, ClientDisconnect."""
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > self.limits.body_bytes_max:
+            raise _too_large(self.limits.body_bytes_max)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != JSON_TYPE or "content-encoding" in request.headers:
             text = f"the body is of the type {kind[:60]!r}, or compressed"
@@ -47,9 +37,10 @@ class Admission:
         try:
             async with asyncio.timeout(self.limits.body_ms / 1_000):
                 async for part in request.stream():
-                    body += part
-                    if len(body) > self.limits.body_bytes_max:
+                    if len(body) + len(part) > self.limits.body_bytes_max:
                         raise _too_large(self.limits.body_bytes_max)
+                    room.more(len(part))
+                    body += part
         except TimeoutError:
             text = f"the body has not come within {self.limits.body_ms} ms"
             raise RequestRefused(GatewayReason.BODY_TOO_SLOW, text) from None

@@ -156,8 +156,7 @@ async def _handled(operation: Operation, request: Request) -> BaseModel | bytes 
         body = None
         if operation.body is not None:
             room = stack.enter_context(ExitStack())
-            room.enter_context(admission.body_room(request))
-            raw = await admission.body_of(request)
+            raw = await admission.body_of(request, room.enter_context(admission.bodies.taken(0)))
             body = await made(partial(body_fields, raw, operation.body), len(raw))
             if operation.polls:  # its few fields would hold room for as long as it waits
                 room.close()

@@ -15,12 +15,12 @@ from typing import Final
 from tarry.client.errors import NotFound, NotPermitted
 from tarry.client.settings import Settings
 from tarry.gateway.cluster_access import ClusterAccess
-from tarry.gateway.http.config import Limits
+from tarry.gateway.http.config import BODY_BYTES_MAX, Limits
 from tarry.gateway.http.errors import GatewayReason, RequestRefused
 from tarry.proto.reasons import Reason
 
 SWEEP_S: Final = 30.0
-BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
+BATCH_BYTES_MAX: Final = 2 * BODY_BYTES_MAX
 """More than a request's body can become: a batch is one request to the cluster, taken whole or not at all."""
 
 

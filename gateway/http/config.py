@@ -14,20 +14,24 @@ from tarry.gateway.settings_file import Table, read
 
 Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Bytes = Annotated[int, Field(ge=1_024, le=1 << 30)]
+BODY_BYTES_MAX: Final = 8 << 20
+"""Of more the client might make two requests, of which the cluster takes one."""
 Duration = Annotated[int, Field(ge=1, le=24 * 3_600_000)]
 
 
 class Limits(Table):
     """Bounds of what the gateway takes; beyond them it refuses, before its memory grows."""
 
-    body_bytes_max: Bytes = Field(default=1_048_576, description="bytes of a request's body")
+    body_bytes_max: Annotated[int, Field(ge=1_024, le=BODY_BYTES_MAX)] = Field(
+        default=1_048_576, description="bytes of a request's body, 8 MiB at most"
+    )
     bodies_bytes_max: Bytes = Field(
         default=33_554_432, description="bytes of the bodies of all requests at once"
     )
     head_ms: Duration = Field(
         default=10_000,
         description="in which a request's head has to have come, from its connection's beginning or from the "
-        "last answer on",
+        "last answer on; before that a TLS handshake",
     )
     body_ms: Duration = Field(default=10_000, description="in which a request's body has to have come")
     answer_ms: Duration = Field(

@@ -24,8 +24,8 @@ from tarry.gateway.http.handles import Handle, parse
 from tarry.gateway.http.scheduling import check_count
 from tarry.gateway.poll import received
 
-HOLDERS_MAX: Final = 100
-"""Consumers and queues whose messages one request settles: each is a call to the cluster."""
+RECEIVES_MAX: Final = 100
+"""Calls of receive whose messages one request settles: each is a call to the cluster, or two with retries."""
 
 
 async def receive(call: Call) -> bytes:
@@ -45,8 +45,13 @@ async def receive(call: Call) -> bytes:
         lease_ms=body.lease_ms,
         start=body.begin,
     )
-    returns, ends = call.gateway.returns, (call.disconnected(), call.gateway.ending.wait())
-    messages = await received(puller, body.messages_max, body.wait_ms, returns, *ends)
+    returns, messages = call.gateway.returns, list[View]()
+    if not call.access.known:  # a token that no node knows yet must not count as tried for the whole wait
+        messages = await received(puller, body.messages_max, 0, returns)
+        call.access.known = True
+    if not messages:
+        ends = call.disconnected(), call.gateway.ending.wait()
+        messages = await received(puller, body.messages_max, body.wait_ms, returns, *ends)
 
     def told() -> bytes:
         answered = [_told(message, puller.group, name, body.body_as) for message in messages]
@@ -167,8 +172,9 @@ async def _settled(call: Call, verdict: Verdict) -> fields.SettledMessages:
         if (handle.holder, handle.offset) not in places:
             offsets.setdefault(handle.holder, []).append(handle.offset)
         places.setdefault((handle.holder, handle.offset), []).append(at)
-    if len(offsets) > HOLDERS_MAX:
-        text = f"handles: they are of {len(offsets)} calls of receive, and a request settles {HOLDERS_MAX}"
+    receives = {(holder.topic, holder.group, holder.consumer) for holder in offsets}
+    if len(receives) > RECEIVES_MAX:
+        text = f"handles: they are of {len(receives)} calls of receive, and a request settles {RECEIVES_MAX}"
         raise RequestRefused(GatewayReason.REQUEST_INVALID, text)
 
     async def of_one(holder: Holder) -> list[AckOutcome] | TarryError:
@@ -199,7 +205,8 @@ async def _settle(call: Call, holder: Holder, verdict: Verdict, offsets: list[in
 
 
 def _is_of(stream: EventStream, holder: Holder) -> bool:
-    return (stream.consumer.topic, stream.consumer.group) == (holder.topic, holder.group)
+    """Return whether a stream has what a consumer holds; one of several topics names none of its own."""
+    return stream.consumer.group == holder.group and stream.consumer.topic in ("", holder.topic)
 
 
 def _outcome(handle: str, answer: list[AckOutcome] | TarryError, position: int) -> fields.Settled:

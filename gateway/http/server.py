@@ -10,7 +10,9 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -40,7 +42,8 @@ async def serve(
     """Serve on a listening socket until SIGINT or SIGTERM. Raises OSError, ssl.SSLError for certificates."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     app = gateway_app(settings, config, hosts, origins)
-    running = _Server(uvicorn_config(app, config.limits, certificate), lambda: end(app))
+    handshake_s = config.limits.head_ms / 1_000
+    running = _Server(uvicorn_config(app, config.limits, certificate), lambda: end(app), handshake_s)
     app.state.pushes.on_failed = running.fail
     await running.serve(sockets=[listener])
     if running.failure is not None:
@@ -71,9 +74,10 @@ def uvicorn_config(app: ASGIApp, limits: Limits, certificate: Certificate | None
 class _Server(uvicorn.Server):
     """A server that has what waits end as it is told to end, and leaves the exit code to the command."""
 
-    def __init__(self, config: uvicorn.Config, on_end: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_end: Callable[[], None], handshake_s: float) -> None:
         super().__init__(config)
         self._on_end = on_end
+        self._handshake_s = handshake_s
         self.failure: BaseException | None = None
         self.told_to_end = False
 
@@ -82,6 +86,17 @@ class _Server(uvicorn.Server):
         self.failure = self.failure or error
         self.should_exit = True
         self._on_end()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin, with a bound for TLS handshakes: uvicorn has no setting for it, and asyncio's is 60 s."""
+        loop: Any = asyncio.get_running_loop()
+        create = loop.create_server
+        if self.config.ssl is not None:
+            loop.create_server = partial(create, ssl_handshake_timeout=self._handshake_s)
+        try:
+            await super().startup(sockets)
+        finally:
+            loop.create_server = create
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

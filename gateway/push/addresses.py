@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import httpcore
 
@@ -23,6 +23,8 @@ NOT_PUBLIC: Final = tuple(
 """Of IANA's registries of special purposes, what releases of Python say is global, or some of them."""
 RESOLVED_MAX: Final = 8
 """Addresses of a name that are tried."""
+ATTEMPT_S: Final = 0.25
+"""Before another address is tried, while one has not answered: RFC 8305's Connection Attempt Delay."""
 RESOLVERS: Final = 4
 """Threads of a push that ask for addresses: no others may wait behind a name server that does not answer."""
 
@@ -47,6 +49,42 @@ def is_public(text: str) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
+async def _first(
+    attempts: Iterable[Coroutine[Any, Any, httpcore.AsyncNetworkStream]],
+) -> httpcore.AsyncNetworkStream:
+    """Return the first connection that is made, and close all others. Raises the last one's failure."""
+    left, under_way = list(attempts)[::-1], set[asyncio.Task[httpcore.AsyncNetworkStream]]()
+    made = list[httpcore.AsyncNetworkStream]()
+    failure: BaseException | None = None
+    try:
+        while not made and (left or under_way):
+            if left:
+                under_way.add(asyncio.ensure_future(left.pop()))
+            done, under_way = await asyncio.wait(
+                under_way, timeout=ATTEMPT_S if left else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                failure = task.exception()
+                made += [task.result()] if failure is None else []
+            if failure is not None and not isinstance(
+                failure, httpcore.ConnectError | httpcore.ConnectTimeout
+            ):
+                raise failure
+        if made:
+            return made.pop(0)
+        assert failure is not None
+        raise failure
+    finally:
+        for attempt in left:
+            attempt.close()
+        for task in under_way:
+            task.cancel()
+        for ended in await asyncio.gather(*under_way, return_exceptions=True):
+            made += [ended] if isinstance(ended, httpcore.AsyncNetworkStream) else []
+        for stream in made:
+            await stream.aclose()
+
+
 class CheckedNetwork(httpcore.AsyncNetworkBackend):
     """Connections to public addresses only, or to any."""
 
@@ -67,8 +105,9 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect to the first address of the host that answers.
+        """Connect to the first address of the host that answers, as RFC 8305 has it.
 
+        Each address has a moment before the next one is tried beside it: one may swallow all packets.
         Raises AddressRefused where none of them may be connected to, httpcore.ConnectError.
         """
         resolved = await self._resolve(host, port, timeout)
@@ -76,14 +115,11 @@ class CheckedNetwork(httpcore.AsyncNetworkBackend):
         if not allowed:
             text = "no address of the internet, and allow_private is not set"
             raise AddressRefused(f"{host} is at {', '.join(resolved)}: {text}")
-        failure: httpcore.ConnectError | httpcore.ConnectTimeout | None = None
-        for address in allowed:
-            try:
-                return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                failure = error
-        assert failure is not None
-        raise failure
+
+        async def connect(address: str) -> httpcore.AsyncNetworkStream:
+            return await self._network.connect_tcp(address, port, timeout, local_address, socket_options)
+
+        return await _first(map(connect, allowed))
 
     async def sleep(self, seconds: float) -> None:
         """Sleep, between the pool's own attempts."""

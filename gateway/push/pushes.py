@@ -1,7 +1,7 @@
 """Pushes: each is a consumer whose messages are posted, as many at once as the push says.
 
 consumer ──► post ──► 2xx: ack
-                 └──► else: nack, by the group's back-off, or as the receiver's Retry-After says
+                 └──► else: nack, by the group's back-off, or later, as the receiver's Retry-After says
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from typing import Final, TypeAlias
 from tarry.client.aio import AckOutcome, Client, Consumer, Message
 from tarry.client.errors import TarryError
 from tarry.client.settings import Settings
+from tarry.gateway.policies import Policies
 from tarry.gateway.push.post import Delivery, Posted, Receiver
 from tarry.gateway.push.settings import Push
 
 SETTLE_MS: Final = 15_000
 """What a lease has beyond the time of a post: to settle it, also while leaders change."""
+SETTLE_MS_MIN: Final = 5_000
+"""The same of a message that has waited in hand while the push paused."""
 AGAIN_S_MAX: Final = 30.0
 """Pause after failures in a row, at most: of the subscription, and of posts."""
 FAILURES_TO_PAUSE: Final = 5
@@ -44,7 +47,8 @@ class Pusher:
         """Messages that the receiver has taken."""
         self.failed = 0
         """Posts that failed."""
-        self._client = Client(replace(settings, token=token))
+        own = replace(settings, token=token)
+        self._client, self._policies = Client(own), Policies(own, time.monotonic)
         self._receiver = Receiver(push)
         self._end_s, self._on_failed = end_ms / 1_000, on_failed
         self._posting: set[asyncio.Task[None]] = set()
@@ -74,7 +78,7 @@ class Pusher:
         if self._working is not None:
             await asyncio.wait([self._working])
         await self._receiver.close()
-        await self._client.close()
+        await asyncio.gather(self._client.close(), self._policies.close())
 
     async def _work(self) -> None:
         failures = 0
@@ -100,7 +104,7 @@ class Pusher:
             filter=push.filter,
             start=push.begin,
             credit=push.in_flight_max,
-            lease_ms=push.timeout_ms + SETTLE_MS,
+            lease_ms=lease_ms(push.timeout_ms),
         )
 
     async def _consume(self, consumer: Consumer) -> None:
@@ -157,16 +161,19 @@ class Pusher:
                         f"message {message.id} was taken, but its ack is {outcome}: it may be posted again"
                     )
             else:
-                await message.nack(self._delay_ms(posted))
+                await message.nack(await self._delay_ms(posted, message))
 
-    def _delay_ms(self, posted: Posted) -> int | None:
+    async def _delay_ms(self, posted: Posted, message: Message) -> int | None:
         """Return the delay that the receiver asks for, within bounds; None: by the group's back-off.
 
-        None, too, for a delay of nothing, which would use up all attempts at once.
+        None, too, for one that is shorter: a receiver that is down, and asks for a second, would use up all
+        attempts.
         """
-        if not posted.retry_after_ms or not self.push.retry_after_ms_max:
+        asked_ms = min(posted.retry_after_ms or 0, self.push.retry_after_ms_max)
+        if not asked_ms:
             return None
-        return min(posted.retry_after_ms, self.push.retry_after_ms_max)
+        policy = await self._policies.of(message.topic, self.push.group)
+        return asked_ms if asked_ms > policy.wait_ms(message.attempt) else None
 
     def _note(self, posted: Posted) -> None:
         if posted.taken:
@@ -221,6 +228,14 @@ class Pushes:
     async def close(self) -> None:
         """Wait for the posts under way, and close all."""
         await asyncio.gather(*(pusher.close() for pusher in self.pushers))
+
+
+def lease_ms(timeout_ms: int) -> int:
+    """Return the lease of messages that are posted within that time.
+
+    One that waits in hand is renewed by the consumer before 3/8 of its lease are over.
+    """
+    return max(timeout_ms + SETTLE_MS, (timeout_ms + SETTLE_MS_MIN) * 8 // 5)
 
 
 def _raise_in_loop(error: BaseException) -> None:

@@ -14,6 +14,7 @@ import grpc
 
 from tarry.client.settings import Settings
 from tarry.gateway.cluster_access import ClusterAccess
+from tarry.gateway.policies import Policies
 from tarry.gateway.poll import Returns
 from tarry.gateway.rocketmq.access import Accesses, Caller
 from tarry.gateway.rocketmq.admission import Admission
@@ -22,7 +23,6 @@ from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Config
 from tarry.gateway.rocketmq.handles import Handles
 from tarry.gateway.rocketmq.names import topic_of
-from tarry.gateway.rocketmq.policies import Policies
 from tarry.gateway.rocketmq.presence import Presence
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, Resource
 from tarry.gateway.rocketmq.renewal import Renewals
@@ -146,32 +146,38 @@ class Call:
         return int((time.monotonic() - self.began_s) * 1_000)
 
     async def write(self, write: Callable[[Answer], Awaitable[None]], parts: Iterable[Answer]) -> None:
-        """Write parts of an answer, each of which the client has to take in time. Raises Unread.
+        """Write parts of an answer, each of which the client has to take in time. Raises Unread."""
+        await write_parts(write, parts, self.gateway.config.limits.call_ms / 1_000)
 
-        gRPC names no error that a write has where the connection is cut; it cancels the call, too, but later.
-        """
-        each_s, over = self.gateway.config.limits.call_ms / 1_000, False
-        until_s = time.monotonic() + each_s
 
-        async def writing() -> None:
-            nonlocal until_s
-            for part in parts:
-                if over:
-                    break
-                await write(part)
-                until_s = time.monotonic() + each_s
+async def write_parts(
+    write: Callable[[Answer], Awaitable[None]], parts: Iterable[Answer], each_s: float
+) -> None:
+    """Write parts of an answer, each of which has so long to be taken. Raises Unread.
 
-        task = left_to_grpc(writing())
-        try:
-            while not task.done() and (left_s := until_s - time.monotonic()) > 0:
-                await asyncio.wait({task}, timeout=left_s)
-            if not task.done():
-                raise Unread
-            task.result()
-        except Exception as error:
-            raise Unread from error
-        finally:
-            over = True  # the part that is being written is the last
+    gRPC names no error that a write has where the connection is cut; it cancels the call, too, but later.
+    """
+    over, until_s = False, time.monotonic() + each_s
+
+    async def writing() -> None:
+        nonlocal until_s
+        for part in parts:
+            if over:
+                break
+            await write(part)
+            until_s = time.monotonic() + each_s
+
+    task = left_to_grpc(writing())
+    try:
+        while not task.done() and (left_s := until_s - time.monotonic()) > 0:
+            await asyncio.wait({task}, timeout=left_s)
+        if not task.done():
+            raise Unread
+        task.result()
+    except Exception as error:
+        raise Unread from error
+    finally:
+        over = True  # the part that is being written is the last
 
 
 def call_of(context: Context, gateway: Gateway) -> Call:

@@ -246,7 +246,7 @@ def _own(text: str) -> _Own:
     if found is None:
         return _Own()
     message_id, kind, due_ms, encoding, host = found.groups()
-    if abs(int(due_ms)) > TIME_MS_MAX:
+    if not 0 <= int(due_ms) <= TIME_MS_MAX:
         return _Own()
     if kind not in MessageType.keys() or encoding not in Encoding.keys():  # noqa: SIM118 - of an enumeration
         return _Own()

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from tarry.client.errors import TarryError
 from tarry.gateway.rocketmq import consumer_calls, producer_calls, telemetry, transactions
-from tarry.gateway.rocketmq.call import Call, Context, Gateway, Unread, call_of
+from tarry.gateway.rocketmq.call import Call, Context, Gateway, Unread, call_of, write_parts
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.messages import types_of
 from tarry.gateway.rocketmq.names import group_of
@@ -150,13 +150,21 @@ def _polls(gateway: Gateway) -> Callable[..., Awaitable[None]]:
                 request = await request_of(call, context, service.ReceiveMessageRequest, BYTES_MAX)
                 await consumer_calls.receive(call, request, context.write)
         except (Refusal, TarryError, TimeoutError) as error:
-            await context.write(service.ReceiveMessageResponse(status=status_of_error(error)))
+            await _refuse(gateway, context, service.ReceiveMessageResponse(status=status_of_error(error)))
         except Unread:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the answer was not read")
         except Exception:  # noqa: BLE001 - the same
-            await context.write(service.ReceiveMessageResponse(status=_defect("receive")))
+            await _refuse(gateway, context, service.ReceiveMessageResponse(status=_defect("receive")))
 
     return serve
+
+
+async def _refuse(gateway: Gateway, context: Context, answer: Message) -> None:
+    """Write a refusal, for which a caller that reads nothing does not hold its call."""
+    try:
+        await write_parts(context.write, [answer], gateway.config.limits.call_ms / 1_000)
+    except Unread:
+        await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the answer was not read")
 
 
 def _talks(gateway: Gateway) -> Callable[..., Awaitable[None]]:
@@ -167,10 +175,10 @@ def _talks(gateway: Gateway) -> Callable[..., Awaitable[None]]:
             with gateway.admission.streams.taken():
                 await telemetry.talk(call, context)
         except Refusal as refusal:
-            await context.write(service.TelemetryCommand(status=status_of_error(refusal)))
+            await _refuse(gateway, context, service.TelemetryCommand(status=status_of_error(refusal)))
         except Unread:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "the answer was not read")
         except Exception:  # noqa: BLE001 - the same
-            await context.write(service.TelemetryCommand(status=_defect("telemetry")))
+            await _refuse(gateway, context, service.TelemetryCommand(status=_defect("telemetry")))
 
     return serve

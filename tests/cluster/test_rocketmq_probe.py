@@ -185,11 +185,12 @@ async def changes_late(call: Calls, topic: str, got: definition.Message) -> str:
     return code((await call.change(topic, got, 12_000)).status)
 
 
-async def recalls_released(call: Calls) -> str:
-    """A handle of a time that is over, which a message has that was due then."""
-    answer = await call.send(message(DELAY, due_ms=due(100)))
-    await asyncio.sleep(1)
-    return code((await call.recall(DELAY, answer.entries[0].recall_handle)).status)
+async def recalls_delivered(call: Calls) -> str:
+    """A handle of a time that is over, as of a message that has been delivered."""
+    own = f"probe-{time.time_ns()}"
+    (entry,) = (await call.send(message(own, due_ms=due(500)))).entries
+    assert await call.receive(own)
+    return code((await call.recall(own, entry.recall_handle)).status)
 
 
 async def receives_in_a_hurry(call: Calls) -> str:
@@ -320,7 +321,7 @@ RECORDED: Final[Mapping[str, Row]] = {
     "Recall empty": Row(recalls(handle=""), INTERNAL, "BAD_REQUEST", "a recall handle that is none"),
     "Recall garbage": Row(recalls(handle="x"), INTERNAL, "BAD_REQUEST", "a recall handle that is none"),
     "Recall past timestamp": Row(
-        recalls_released, INTERNAL, "MESSAGE_NOT_FOUND", "recall of a delivered message"
+        recalls_delivered, INTERNAL, "MESSAGE_NOT_FOUND", "recall of a delivered message"
     ),
     "Recall never-sent message id": Row(
         recalls(handle=Handles([]).recall(Recall(DELAY, "0000000f70h0000000n", "01AA"))),

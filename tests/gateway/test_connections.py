@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from tarry.gateway.http.config import Limits
-from tarry.gateway.http.server import uvicorn_config
+from tarry.gateway.http.server import Certificate, _Server, uvicorn_config
+from tests.cluster.authority import Authority
 from tests.gateway.conftest import alone
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
@@ -95,6 +97,22 @@ async def test_connections_beyond_the_limit_are_closed_at_once() -> None:
         async with asyncio.timeout(LONG_S):
             while not await is_answered(port):  # until it has noticed that they are gone
                 pass
+
+
+async def test_a_handshake_that_does_not_come_is_given_up(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    authority.sign("gateway", "/CN=gateway")
+    certificate = Certificate(tmp_path / "gateway.pem", tmp_path / "gateway.key")
+    config = uvicorn_config(alone(), Limits(), certificate)
+    server, listener = _Server(config, lambda: None, 0.05), socket.create_server(("127.0.0.1", 0))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        async with connected(listener.getsockname()[1]) as (reader, _):
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+    finally:
+        server.should_exit = True
+        await serving
 
 
 async def test_a_stream_whose_caller_does_not_read_ends() -> None:

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
+from tarry.client.errors import Closed, OutcomeUnknown, Overloaded, Refused, TooLarge, Unavailable
 from tarry.gateway.http.config import Limits, load
 from tarry.gateway.http.errors import STATUS_OF_OWN, GatewayReason, status_of_reason
 from tarry.gateway.http.operations import OPERATIONS
@@ -90,7 +91,19 @@ def test_the_table_of_statuses_has_each_reason_that_it_does_not_leave_to_400() -
     }
     cluster = {str(reason): status_of_reason(reason) for reason in Reason}
     own = {str(reason): STATUS_OF_OWN[reason][0] for reason in GatewayReason}
-    expected = {reason: status for reason, status in cluster.items() if status != 400} | own
+    client = {
+        name: status_of_reason(name, family)
+        for family, names in {
+            TooLarge: ["MESSAGE_TOO_LARGE"],
+            Overloaded: ["PRODUCER_FULL"],
+            Refused: ["UNIMPLEMENTED"],
+            Unavailable: ["UNREACHABLE"],
+            Closed: ["CLOSED"],
+            OutcomeUnknown: ["DEADLINE_EXCEEDED", "UNAVAILABLE"],
+        }.items()
+        for name in names
+    }
+    expected = {reason: status for reason, status in cluster.items() if status != 400} | client | own
     assert told == expected
 
 
@@ -121,7 +134,8 @@ def test_the_example_of_a_receiver_knows_what_is_signed() -> None:
     assert not is_ours(
         sign(b"body", "id", now_s - AGE_S_MAX - 60, ["the secret"]), "id", b"body", "the secret"
     )
-    assert not is_ours("nonsense", "id", b"body", "the secret")
+    for hostile in ("nonsense", f"t={now_s},v1=é", f"t={'9' * 5_000},v1=0", f"t={now_s}", "t=²,v1=0"):
+        assert not is_ours(hostile, "id", b"body", "the secret")
 
 
 def test_the_headers_and_bounds_that_the_readme_names_are_those_of_the_code() -> None:

@@ -6,9 +6,13 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tarry.client.aio import AckOutcome, Client
 from tarry.client.consumers.unsettled import Verdict
 from tarry.client.errors import NotPermitted
+from tarry.gateway.handle import Holder
+from tarry.gateway.http.consuming import _is_of
 from tarry.gateway.http.event_stream import EventStream
 from tarry.proto.reasons import Reason
 from tests.gateway.conftest import NOBODY
@@ -38,6 +42,14 @@ async def test_a_handle_of_another_incarnation_leaves_the_message_that_has_its_o
         assert await stream.settle(verdict, [7]) == [AckOutcome.STALE]
     assert 0 < stream._next_lapse_s() < 3  # it is still asked about, at its time
     await client.close()
+
+
+@pytest.mark.parametrize(("topic", "is_its"), [("orders", True), ("orders*", True), ("bills", False)])
+def test_what_a_stream_of_several_topics_was_sent_is_settled_by_it(topic: str, is_its: bool) -> None:
+    """Else its credit is used until the leases are over."""
+    stream: Any = SimpleNamespace(consumer=Client(NOBODY).consumer(topic, "g", credit=1))
+    assert _is_of(stream, Holder("orders", "g", "c", 0, 0)) == is_its
+    assert not _is_of(stream, Holder("orders", "another", "c", 0, 0))
 
 
 class Quiet:

@@ -73,7 +73,7 @@ async def test_what_comes_for_who_is_gone_by_http_is_given_back() -> None:
     call: Any = SimpleNamespace(
         body=ReceiveBody(messages_max=1, wait_ms=1_000),
         gateway=gateway,
-        access=SimpleNamespace(client=client),
+        access=SimpleNamespace(client=client, known=True),
         path={"topic": "t", "group": "g"},
         disconnected=disconnected,
         request=SimpleNamespace(is_disconnected=disconnected),

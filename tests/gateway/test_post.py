@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpcore
 import pytest
 
+from tarry.gateway.push import addresses
 from tarry.gateway.push.post import Delivery, Posted, Receiver
 from tarry.gateway.push.settings import Push
 
@@ -188,6 +190,63 @@ async def test_a_name_server_that_does_not_answer_keeps_no_other_work_waiting(
             assert await asyncio.to_thread(lambda: "done") == "done"
         answered.set()
         await receiver.close()
+
+
+async def test_an_address_that_swallows_all_packets_keeps_no_post_from_the_next_one(
+    names: list[list[str]],
+) -> None:
+    async with answering(b"HTTP/1.1 200 OK\r\n\r\n") as (port, requests):
+        names[:] = [["127.0.0.2", "127.0.0.1"]]
+        receiver = Receiver(push(port, timeout_ms=10_000))
+        network: Any = receiver._pool._network_backend
+        connects = network._network.connect_tcp
+        given_up = asyncio.Event()
+
+        async def connect(host: str, *given: Any, **named: Any) -> Any:
+            if host == "127.0.0.2":
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    given_up.set()
+            return await connects(host, *given, **named)
+
+        network._network.connect_tcp = connect
+        assert (await receiver.post(DELIVERY, 0.0)).taken
+        await receiver.close()
+        assert given_up.is_set()
+        assert len(requests) == 1
+
+
+async def test_of_two_addresses_that_answer_at_once_one_connection_is_used_and_the_other_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(addresses, "ATTEMPT_S", 0.0)
+    both, closed = asyncio.Event(), list[int]()
+
+    class Stream(httpcore.AsyncNetworkStream):
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        async def aclose(self) -> None:
+            closed.append(self.number)
+
+    async def attempt(number: int) -> httpcore.AsyncNetworkStream:
+        if number == 2:
+            both.set()
+        await both.wait()
+        return Stream(number)
+
+    used: Any = await addresses._first(attempt(number) for number in (1, 2))
+    assert {used.number, *closed} == {1, 2}
+    assert len(closed) == 1
+
+
+async def test_where_no_address_answers_the_last_failure_is_told() -> None:
+    async def attempt(number: int) -> httpcore.AsyncNetworkStream:
+        raise httpcore.ConnectError(f"refused by {number}")
+
+    with pytest.raises(httpcore.ConnectError, match="refused by 3"):
+        await addresses._first(attempt(number) for number in (1, 2, 3))
 
 
 async def test_a_name_that_leads_elsewhere_the_second_time_gains_nothing(names: list[list[str]]) -> None:

@@ -10,8 +10,11 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tarry.client.consumers.message import View
+from tarry.client.consumers.puller import Puller
 from tarry.client.errors import CLASS_OF_REASON, Overloaded, TarryError
 from tarry.client.results import CancelOutcome
+from tarry.gateway.handle import Holder
 from tarry.gateway.http import fields
 from tarry.gateway.http.call import Call
 from tarry.gateway.http.checks import TOKEN_CHARACTERS_MAX
@@ -26,7 +29,9 @@ from tarry.gateway.http.errors import (
     status_of_reason,
 )
 from tarry.gateway.http.guard import QUERY_CHARACTERS_MAX
+from tarry.gateway.http.handles import Handle
 from tarry.gateway.http.operations import Operation
+from tarry.gateway.poll import Returns
 from tarry.proto.reasons import Reason
 from tests.gateway.conftest import NOBODY, alone, asked
 
@@ -153,6 +158,16 @@ async def test_what_is_settled_has_to_be_handles_and_not_too_many(http: httpx.As
     assert "handles.1" in text
     answer = await http.post("/v1/ack", json={"handles": [good] * 1_001})
     assert "1,000 at most" in refused(answer, 400, "REQUEST_INVALID")
+    for receives, status in (
+        (100, 503),
+        (101, 400),
+    ):  # each has a message of the topic, and one of its retries
+        handles = [
+            str(Handle(Holder("t", "g", f"c{number}", queue, 0), 0))
+            for number in range(receives)
+            for queue in (0, 1)
+        ]
+        assert (await http.post("/v1/ack", json={"handles": handles})).status_code == status
 
 
 @pytest.mark.parametrize(
@@ -385,6 +400,53 @@ async def test_a_token_that_no_node_knows_leaves_nothing_behind() -> None:
         async with app.state.gateway.accesses.of("being tried"):
             answer = await http.get("/v1/messages/x", headers={"authorization": "Bearer another"})
             assert "no node has known yet" in refused(answer, 429, "GATEWAY_BUSY")
+
+
+async def test_a_token_that_waits_for_messages_does_not_count_as_tried_for_so_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits, comes = asyncio.Event(), asyncio.Event()
+
+    async def received(puller: Puller, most: int, wait_ms: int, returns: Returns, *ends: Any) -> list[View]:
+        for end in ends:
+            end.close()
+        if wait_ms:  # a node has answered before, so that the token is one
+            waits.set()
+            await comes.wait()
+        return []
+
+    monkeypatch.setattr("tarry.gateway.http.consuming.received", received)
+    app = alone(tokens_tried_max=1)
+    async with asked(app) as http:
+        bearer = {"authorization": "Bearer one"}
+        polling = asyncio.create_task(http.post(RECEIVE, json={"wait_ms": 1_000}, headers=bearer))
+        await waits.wait()
+        answer = await http.get("/v1/messages/x", headers={"authorization": "Bearer another"})
+        assert answer.status_code == 503  # no node answers
+        comes.set()
+        assert (await polling).status_code == 200
+
+
+async def test_a_body_takes_room_as_it_comes_and_not_as_its_head_says() -> None:
+    app = alone(body_bytes_max=1_024, bodies_bytes_max=1_024)
+    held, rest = app.state.gateway.admission.bodies, asyncio.Event()
+
+    async def slow() -> Any:
+        yield b"x" * 10
+        await rest.wait()
+        yield b"x"
+
+    async with asked(app) as http:
+        headers = {**JSON, "content-length": "1000"}
+        slowly = asyncio.create_task(http.post(MESSAGES, content=slow(), headers=headers))
+        async with asyncio.timeout(10):
+            while held.used != 10:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        refused(await http.post(MESSAGES, content=b"x" * 1_014, headers=JSON), 400, "JSON_INVALID")
+        refused(await http.post(MESSAGES, content=b"x" * 1_015, headers=JSON), 429, "GATEWAY_BUSY")
+        rest.set()
+        refused(await slowly, 400, "JSON_INVALID")
+        assert held.used == 0
 
 
 async def test_clients_of_tokens_are_shared_bounded_and_closed_when_they_are_idle() -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
@@ -33,6 +34,7 @@ from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.renewal import STEP_MAX, Renewals
 from tarry.gateway.rocketmq.requests import BYTES_MAX
 from tarry.gateway.rocketmq.routes import Routes
+from tarry.gateway.rocketmq.service import _refuse
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto.tarry_message_pb2 import Record
 from tests.gateway.rocketmq_calls import HEADERS, Calls, code, gateway_calls, message
@@ -148,24 +150,53 @@ def test_a_handle_is_read_whatever_characters_its_message_id_has() -> None:
     assert handles.parse_recall(handles.recall(recall)) == recall
 
 
-def delivered(properties: dict[str, str], **times: int) -> definition.Message:
+def delivered(properties: dict[str, str], attempt: int = 1, **times: int) -> definition.Message:
     """Return what a client gets of a message that any program may have sent."""
     record = Record(body=b"x", properties=properties, **times).SerializeToString()
     deliveries = consumer_pb.Deliveries(
-        topic="t", offset=[0], hour=[1], global_index=[2], due_ms=[3], released_ms=[4], records=[record]
-    )
+        topic="t", offset=[0], hour=[1], global_index=[2], due_ms=[3], released_ms=[4], records=[record],
+        attempt=[attempt],
+    )  # fmt: skip
     view = View(Columns(deliveries, 10, 0), 0, 0)
     return delivered_message(view, definition.Resource(name="t"), "handle", 10_000, 0)
 
 
+@pytest.mark.parametrize("attempt", [1, 2])
 @pytest.mark.parametrize(
-    "text", ["1 DELAY 999999999999999 IDENTITY x", "1 DELAY -999999999999999999 GZIP ", "1 DELAY 9 X y", "2"]
+    "text",
+    [
+        "1 DELAY 999999999999999 IDENTITY x",
+        "1 DELAY -999999999999999999 GZIP ",
+        "1 DELAY -100000000000000 IDENTITY x",
+        "1 DELAY 253402300800000 IDENTITY x",
+        "1 DELAY 9 X y",
+        "2",
+    ],
 )
-def test_a_message_of_another_program_is_read_whatever_it_has_in_the_property_that_is_ours(text: str) -> None:
+def test_a_message_of_another_program_is_read_whatever_it_has_in_the_property_that_is_ours(
+    text: str, attempt: int
+) -> None:
     """One that is not would end every receive of its group."""
-    got = delivered({OWN_PROPERTY: text, "p": "1"}, born_ms=1 << 62)
+    got = delivered({OWN_PROPERTY: text, "p": "1"}, attempt, born_ms=1 << 62)
     assert (got.body, dict(got.user_properties)) == (b"x", {"p": "1"})
     assert got.system_properties.born_timestamp == got.system_properties.store_timestamp
+
+
+async def test_a_refusal_that_is_not_read_does_not_hold_its_call(gateway: Gateway) -> None:
+    ended: list[grpc.StatusCode] = []
+
+    class Unreading:
+        async def write(self, _: object) -> None:
+            await asyncio.Event().wait()
+
+        async def abort(self, code: grpc.StatusCode, _: str) -> None:
+            ended.append(code)
+
+    context: Any = Unreading()
+    gateway.config = gateway.config.model_copy(update={"limits": Limits(call_ms=1)})
+    async with asyncio.timeout(10):
+        await _refuse(gateway, context, service.ReceiveMessageResponse())
+    assert ended == [grpc.StatusCode.DEADLINE_EXCEEDED]
 
 
 async def test_another_token_s_client_of_the_same_id_ends_nothing_of_it(gateway: Gateway) -> None:

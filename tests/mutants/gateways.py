@@ -127,9 +127,73 @@ MUTANTS = (
     Mutant(
         "a_body_has_any_size",
         "a few requests fill the memory",
-        "                    if len(body) > self.limits.body_bytes_max:\n",
+        "                    if len(body) + len(part) > self.limits.body_bytes_max:\n",
         "                    if False:\n",
         (f"{REQUESTS}::test_a_body_is_bounded_whether_it_says_its_size_or_not",),
+    ),
+    Mutant(
+        "a_body_takes_the_room_that_its_head_names",
+        "a few idle connections keep all other requests out, or a chunked body takes no room",
+        "                    room.more(len(part))\n",
+        "                    room.more(int(declared or 0) if not body else 0)\n",
+        (f"{REQUESTS}::test_a_body_takes_room_as_it_comes_and_not_as_its_head_says",),
+    ),
+    Mutant(
+        "a_token_counts_as_tried_for_as_long_as_it_waits",
+        "calls of receive of some tenants keep others out",
+        "        messages = await received(puller, body.messages_max, 0, returns)\n        call.access.known = True\n",
+        "        messages = []\n",
+        (f"{REQUESTS}::test_a_token_that_waits_for_messages_does_not_count_as_tried_for_so_long",),
+    ),
+    Mutant(
+        "a_time_before_all_times_is_one",
+        "a message that any program may have sent ends every receive of its group",
+        "    if not 0 <= int(due_ms) <= TIME_MS_MAX:",
+        "    if abs(int(due_ms)) > TIME_MS_MAX:",
+        (
+            f"{ROCKETMQ_HOSTILE}::test_a_message_of_another_program_is_read_whatever_it_has_in_the_property_that_is_ours",
+        ),
+    ),
+    Mutant(
+        "a_receiver_may_ask_for_less_than_the_back_off",
+        "a receiver that is down, and asks for a second, uses up all attempts of its messages",
+        "return asked_ms if asked_ms > policy.wait_ms(message.attempt) else None",
+        "return asked_ms",
+        (
+            "tests/gateway/test_push_parts.py::test_a_receiver_that_asks_for_no_more_than_the_group_s_back_off_gets_that",
+        ),
+    ),
+    Mutant(
+        "addresses_are_tried_one_after_another",
+        "a receiver of which one address swallows packets gets nothing",
+        "timeout=ATTEMPT_S if left else None, return_when",
+        "timeout=None, return_when",
+        (
+            "tests/gateway/test_post.py::test_an_address_that_swallows_all_packets_keeps_no_post_from_the_next_one",
+        ),
+    ),
+    Mutant(
+        "a_refused_stream_of_checks_ends_for_good",
+        "transactions of a token that came late to one node end undecided",
+        "        return REFUSED_S * random.uniform(0.8, 1.2)",
+        "        return 1e9",
+        ("tests/client/transactions/test_transactions.py::test_checks_that_are_refused_are_asked_for_again",),
+    ),
+    Mutant(
+        "a_stream_of_several_topics_settles_nothing",
+        "its credit is used until leases are over",
+        'stream.consumer.topic in ("", holder.topic)',
+        "stream.consumer.topic == holder.topic",
+        (
+            "tests/gateway/test_event_stream.py::test_what_a_stream_of_several_topics_was_sent_is_settled_by_it",
+        ),
+    ),
+    Mutant(
+        "a_handshake_may_take_a_minute",
+        "connections that send nothing use up the gateway's files",
+        "partial(create, ssl_handshake_timeout=self._handshake_s)",
+        "create",
+        ("tests/gateway/test_connections.py::test_a_handshake_that_does_not_come_is_given_up",),
     ),
     Mutant(
         "posts_go_to_site_local_addresses",

@@ -14,10 +14,14 @@ from tarry.client import aio, sync
 from tarry.client.aio import Half, TransactionEnd, TransactionState
 from tarry.client.errors import InvalidTransaction, NotFound, TransactionEnded
 from tarry.client.local.free_ports import free_ports
+from tarry.client.transactions import check_stream
 from tarry.node.config import TransactionSettings
+from tarry.node.services.transactions import TransactionCalls
 from tarry.proto.ledger.schema import REPEATED, Kind
 from tarry.proto.message_id import MessageId
+from tarry.proto.reasons import Reason
 from tarry.replication.loop_holds import Holds
+from tarry.replication.state_machine.refusal import Refusal
 from tests.client.test_receipts import rows as receipts_in
 from tests.node.lone_leader import Leader, leader, until
 
@@ -184,6 +188,29 @@ def test_checks_are_subscribed_again_until_the_level_is_raised(
             await until(lambda: len(lead.node.leadership.check_streams) == 1)
 
     play(tmp_path, act)
+
+
+def test_checks_that_are_refused_are_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A token may come to one node after another; without checks transactions would end undecided."""
+    monkeypatch.setattr(check_stream, "REFUSED_S", 0.01)
+    refusal = Refusal(Reason.UNAUTHENTICATED, "the token is not known here yet")
+    answers: list[Refusal | None] = [refusal, refusal, refusal]
+
+    async def act(client: aio.Client, lead: Leader, _: str) -> None:
+        async def check(half: Half) -> TransactionEnd:
+            return TransactionEnd.COMMIT
+
+        monkeypatch.setattr(TransactionCalls, "_streams_full", lambda _: answers.pop() if answers else None)
+        async with client.producer(group="shop", check=check):
+            await until(lambda: len(lead.node.leadership.check_streams) == 1)
+        assert not answers
+
+    play(tmp_path, act)
+    assert [record.message for record in caplog.records if record.name == "tarry.transactions"] == [
+        f"checks of transactions are refused, and asked for again: UNAUTHENTICATED: {refusal.text}"
+    ]
 
 
 def test_a_block_that_is_cancelled_leaves_its_transaction_to_the_check(tmp_path: Path) -> None:
