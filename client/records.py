@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from operator import add, itemgetter
 from typing import Final
@@ -44,6 +44,13 @@ def body_records(bodies: Sequence[bytes]) -> list[bytes]:
     return list(map(add, map(_PREFIXES.__getitem__, map(len, bodies)), bodies))
 
 
+def check_texts(**columns: Iterable[str]) -> None:
+    """Raise TypeError for a text where several are meant: it would be taken for its characters."""
+    for name, texts in columns.items():
+        if isinstance(texts, str | bytes):
+            raise TypeError(f"{name} must be several texts, as a list, not {texts!r}")
+
+
 def record(
     body: bytes,
     tags: Sequence[str],
@@ -55,6 +62,7 @@ def record(
     """Return the record of any message."""
     if not (tags or keys or properties or ordering_key or idempotency_key):
         return _PREFIXES[len(body)] + body
+    check_texts(tags=tags, keys=keys)
     # Deterministic: equal messages have equal bytes, map fields included.
     return Record(
         body=body,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from tarry.client.consumers.message import Message as AsyncMessage
 from tarry.client.consumers.message import MessageBatch as AsyncMessageBatch
 from tarry.client.consumers.message import View
 from tarry.client.consumers.puller import Puller as AsyncPuller
+from tarry.client.consumers.within import within
 
 
 class Message(View):
@@ -129,7 +129,8 @@ class Consumer:
 
     def close(self) -> None:
         """Unsubscribe: send the acks that are left, give back what is in hand, for others."""
-        self._thread.run(self._close())
+        if not self._twin.closed:  # the client has closed it, too
+            self._thread.run(self._close())
 
     def __enter__(self) -> Consumer:
         self.start()
@@ -162,12 +163,7 @@ class Consumer:
             yield self._batch(batch, self._thread)
 
     async def _next(self, timeout_ms: int | None) -> AsyncMessageBatch | None:
-        try:
-            return await asyncio.wait_for(
-                self._twin.next_batch(), None if timeout_ms is None else timeout_ms / 1_000
-            )
-        except TimeoutError:
-            return None
+        return await within(self._twin.next_batch(), timeout_ms)
 
     async def _fetch(self, timeout_ms: int | None) -> bool:
         batch = await self._next(timeout_ms)
@@ -229,6 +225,10 @@ class _Ready(Buffer):
     def clear(self) -> None:
         with self._lock:
             super().clear()
+
+    def waiting(self) -> list[Offsets]:
+        with self._lock:
+            return super().waiting()
 
     def renew(self, before_s: float, now_s: float) -> list[Offsets]:
         with self._lock:

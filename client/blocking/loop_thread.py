@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from contextvars import copy_context
 from functools import partial
 from typing import Any, TypeVar
@@ -21,7 +23,9 @@ class LoopThread:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._process: int | None = None
+        """In which the thread runs: a fork does not have it."""
+        self._submitting = threading.RLock()
         self._soon: deque[Callable[[], object]] = deque()
         self._woken = False
         self._stopped = False
@@ -40,13 +44,17 @@ class LoopThread:
         try:
             if self.inside:
                 raise RuntimeError("a callback runs on the client's event loop and must not wait for it")
-            loop = self._running()
+            with self._submitting:  # what the loop has been given before it is told to end, it ends
+                future = asyncio.run_coroutine_threadsafe(work, self._running())
         except (RuntimeError, Closed):
             work.close()
             raise
-        future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
+        except CancelledError:
+            if self._stopped:
+                raise Closed("client") from None
+            raise
         except BaseException:
             future.cancel()  # of no effect where the coroutine itself ended so
             raise
@@ -54,17 +62,23 @@ class LoopThread:
     def soon(self, call: Callable[[], object]) -> None:
         """Have the loop call this soon, in order; a burst wakes it once."""
         self._soon.append(call)
-        if not self._woken:
-            self._woken = True
+        if self._woken:
+            return
+        self._woken = True
+        try:
             self._running().call_soon_threadsafe(self.drain)
+        except (RuntimeError, Closed):
+            self._woken = False
+            self._soon.clear()  # nobody comes for them any more
+            raise
 
     def soon_in_context(self, call: Callable[[], object]) -> None:
         """Have the loop call this soon, with the caller's context variables: ``soon`` has any caller's."""
         self.soon(partial(copy_context().run, call))
 
     def stop(self) -> None:
-        """End the loop and its thread. May be called twice."""
-        with self._starting:
+        """End the loop and its thread, and with Closed whoever waits for it. May be called twice."""
+        with self._submitting:
             self._stopped = True
             loop, thread = self._loop, self._thread
         if loop is not None and thread is not None and thread.is_alive():
@@ -79,10 +93,13 @@ class LoopThread:
             self._soon.popleft()()
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
+        with self._submitting:
             if self._stopped:
                 raise Closed("client")
+            if self._process not in (None, os.getpid()):
+                raise RuntimeError("the client was used before this process was forked: make one of its own")
             if self._loop is None:
+                self._process = os.getpid()
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
                     target=_run, args=(self._loop,), name="tarry-client", daemon=True
@@ -96,5 +113,9 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
     finally:
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()

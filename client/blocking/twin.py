@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from tarry.client.blocking.loop_thread import LoopThread
 
@@ -48,12 +49,22 @@ def iterating(
 
     @functools.wraps(method)
     def blocked(self: Twin[AsyncT], /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        parts = method(self._twin, *args, **kwargs)
+        parts, under_way = method(self._twin, *args, **kwargs), list[asyncio.Task[Any]]()
+
+        async def following() -> T | None:
+            under_way[:] = filter(None, [asyncio.current_task()])
+            return await anext(parts, None)
+
+        async def close() -> None:
+            if under_way and not under_way[0].done():  # an interrupt has cancelled it, and it ends its work
+                await asyncio.wait(under_way)
+            await parts.aclose()
+
         try:
-            while (part := self._thread.run(anext(parts, None))) is not None:
+            while (part := self._thread.run(following())) is not None:
                 yield part
         finally:
-            self._thread.run(parts.aclose())
+            self._thread.run(close())
 
     signature = inspect.signature(method)
     yielded = re.sub(r"^AsyncGenerator\[(.*?)(, None)?\]$", r"\1", str(signature.return_annotation))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import uuid
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from tarry.client.cli.output import Output, body_fields, fields_of, out, print_j
 from tarry.client.cli.times import duration_option, duration_text, start_option, time_text
 from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
+from tarry.client.consumers.within import within
 
 Tags: TypeAlias = Annotated[list[str] | None, typer.Option(help="Only messages with any of these.")]
 Filter: TypeAlias = Annotated[
@@ -114,11 +114,12 @@ async def _print_all(
     consumer: Consumer, shown: Shown, most: int | None, timeout_ms: int | None, *, acknowledge: bool
 ) -> int:
     printed = 0
-    timeout_s = None if timeout_ms is None else timeout_ms / 1_000
     while most is None or printed < most:
         try:
-            message = await asyncio.wait_for(anext(consumer), timeout_s)
-        except (TimeoutError, StopAsyncIteration):
+            message = await within(anext(consumer), timeout_ms)
+        except StopAsyncIteration:
+            break
+        if message is None:
             break
         print_message(message, shown.output, f"{message.topic}  " if shown.topic else "")
         printed += 1

@@ -92,7 +92,7 @@ async def _redrive(client: Client, out: Path, output: Output, *, dry_run: bool) 
             shown += [one] if len(shown) < SHOWN_MAX else []
             spinner.update(f"{fates.total():,} missing, {fates[Fate.REDRIVEN]:,} can be scheduled again")
     rows = [
-        {**fields_of(one.missing, "id", "topic", "groups", "check"), **fields_of(one, "fate", "copy")}
+        {**fields_of(one.missing, "id", "topic", "groups", "check"), **fields_of(one, "fate", "copy", "why")}
         for one in shown
     ]
     if output is Output.JSON:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from tarry.client.cli.options import OnCluster
 from tarry.client.cli.output import Output, print_fields, words
 from tarry.client.cli.times import duration_option, time_option, time_text
 from tarry.client.durability import Durability
+from tarry.client.errors import PartlyScheduled, TarryError
 from tarry.client.integers import INT64_MAX
 from tarry.client.producers.batch import Time
 
@@ -112,6 +114,12 @@ def schedule(
 
     async def many(client: Client) -> None:
         producer, first_id, last_id, overdue = client.producer(), "", "", 0
+        batch = partial(
+            producer.schedule_batch,
+            topic,
+            jitter_ms=jitter_ms or None,
+            durability=durability or "",
+        )
         started = time.monotonic()
         with _progress() as progress:
             bar = progress.add_task("scheduling", total=count)
@@ -119,19 +127,22 @@ def schedule(
                 numbers = np.arange(start, min(start + BATCH_MESSAGES, count))
                 column = value + numbers * spread_ms // count
                 n = len(numbers)
-                scheduled = await producer.schedule_batch(
-                    topic,
-                    [content] * n,
-                    due_ms=column if kind is Time.DUE_MS else None,
-                    delay_ms=column if kind is Time.DELAY_MS else None,
-                    delay_level=column if kind is Time.DELAY_LEVEL else None,
-                    jitter_ms=jitter_ms or None,
-                    tags=[tag] * n if tag else None,
-                    keys=[key_] * n if key_ else None,
-                    properties=[properties] * n if properties else None,
-                    ordering_keys=[ordering_key] * n if ordering_key else None,
-                    durability=durability or "",
-                )
+                try:
+                    scheduled = await batch(
+                        [content] * n,
+                        due_ms=column if kind is Time.DUE_MS else None,
+                        delay_ms=column if kind is Time.DELAY_MS else None,
+                        delay_level=column if kind is Time.DELAY_LEVEL else None,
+                        tags=[tag] * n if tag else None,
+                        keys=[key_] * n if key_ else None,
+                        properties=[properties] * n if properties else None,
+                        ordering_keys=[ordering_key] * n if ordering_key else None,
+                    )
+                except TarryError as error:
+                    if not start:
+                        raise
+                    text = f"{start:,} of {count:,} are scheduled, {first_id} to {last_id}; then: {error}"
+                    raise PartlyScheduled(text, [start], [error]) from None
                 first_id, last_id = first_id or scheduled.ids[0], scheduled.ids[-1]
                 overdue += len(scheduled.overdue)
                 progress.advance(bar, n)

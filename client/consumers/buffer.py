@@ -66,6 +66,11 @@ class Buffer:
         self._batches.clear()
         self._messages.clear()
 
+    def waiting(self) -> list[Offsets]:
+        """Return what waits."""
+        begun = _by_queue(self._messages) if self._messages else []
+        return begun + [(batch.queue, batch.offsets) for batch in self._batches]
+
     def renew(self, before_s: float, now_s: float) -> list[Offsets]:
         """Return what waits since before ``before_s``; its leases count from ``now_s`` on."""
         renewed = []

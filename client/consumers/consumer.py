@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.consumers.buffer import Buffer
+from tarry.client.consumers.lapses import MARGIN, Lapses
 from tarry.client.consumers.message import Message, MessageBatch, Spans, View
 from tarry.client.consumers.subscription import Subscription, followed
 from tarry.client.consumers.topic_names import named
@@ -24,6 +25,7 @@ from tarry.client.consumers.unsettled import AckOutcome, FailedAcks, Unsettled, 
 from tarry.client.errors import Closed, InvalidSubscription
 from tarry.client.integers import UINT64_MAX, whole
 from tarry.client.receipts import receipts
+from tarry.client.records import check_texts
 from tarry.client.start_position import Start, group_start
 from tarry.client.tracing import tracing_of
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
@@ -91,6 +93,7 @@ class Consumer:
         bytes_max = whole(
             "in_hand_bytes_max", in_hand_bytes_max, InvalidSubscription, Reason.CREDIT_INVALID, UINT64_MAX
         )
+        check_texts(tags=tags)
         names = named(topic, topics)
         self.topic = names.get("topic", "")
         """Its one topic; empty: it has several, and each message says of which it is."""
@@ -120,6 +123,7 @@ class Consumer:
         self._buffer = Buffer()
         self.waiting = [self._buffer]
         """Where messages wait to be handed out: their leases are extended."""
+        self._lapses = Lapses()
         self._lost_seen = 0
         self._renewal: asyncio.Task[None] | None = None
         self._arrived = asyncio.Event()
@@ -341,7 +345,7 @@ class Consumer:
         self._subscription.wake()
 
     async def _renew(self) -> None:
-        """Extend the leases of messages that wait here once a quarter of them is over."""
+        """Extend leases of what waits here once a quarter of them is over; forget what lapses elsewhere."""
         while True:
             lease_s = self.lease_ms / 1_000
             self._shorter.clear()
@@ -355,6 +359,14 @@ class Consumer:
                     held = [offset for offset in offsets if self._unsettled.holds(queue, offset)]
                     self._unsettled.settle_many(Verdict(queue, extend_ms=self.lease_ms), held)
                     self._subscription.wake()
+            self._forget_lapsed(lease_s, now_s)
+
+    def _forget_lapsed(self, lease_s: float, now_s: float) -> None:
+        """Free the credit of what the application has let lapse."""
+        waiting = [offsets for buffer in self.waiting for offsets in buffer.waiting()]
+        for queue, offsets in self._lapses.look(self._unsettled.held(), waiting, lease_s, now_s):
+            self._unsettled.forget(queue, offsets)
+            self._subscription.wake()
 
     def _acks_failed(self, queue: int, offsets: list[int], outcome: AckOutcome) -> None:
         # Not told here: what that raises is the application's error, and must not end the stream. But the
@@ -373,6 +385,10 @@ class Consumer:
         self._arrived.set()
 
     def _note(self, verdict: Verdict, offsets: Sequence[int]) -> None:
+        if verdict.extend_ms is not None:
+            self._lapses.extended(
+                verdict.queue, offsets, time.monotonic() + MARGIN * verdict.extend_ms / 1_000
+            )
         acks = not verdict.nack and verdict.extend_ms is None
         if self._repeats is not None and acks and self._unsettled.is_of_now(verdict):
             self._repeats.note(verdict.queue, offsets)

@@ -62,9 +62,10 @@ class Columns:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def nacking(self, delay_ms: int | None, *, dead_letter: bool = False) -> Verdict:
+    def nacking(self, delay_ms: int | None, *, at_least: bool = False, dead_letter: bool = False) -> Verdict:
         """Return the nack of some of the messages. Raises InvalidTime for a delay out of range."""
-        return Verdict.nacking(self.queue, delay_ms, dead_letter=dead_letter, incarnation=self.incarnation)
+        named = {"at_least": at_least, "dead_letter": dead_letter}
+        return Verdict.nacking(self.queue, delay_ms, incarnation=self.incarnation, **named)
 
     def extending(self, lease_ms: int) -> Verdict:
         """Return the extension of some of the messages. Raises InvalidSubscription for a lease too long."""
@@ -324,13 +325,17 @@ class Message(View):
         """
         self._settler.settle_soon(self._batch.ack_verdict, self.offset)
 
-    def nack(self, delay_ms: int | None = None, *, dead_letter: bool = False) -> asyncio.Future[AckOutcome]:
+    def nack(
+        self, delay_ms: int | None = None, *, at_least: bool = False, dead_letter: bool = False
+    ) -> asyncio.Future[AckOutcome]:
         """Have it delivered again after ``delay_ms``, or by the group's back-off table.
 
-        With ``dead_letter`` it is not: it is a dead letter at once, as after its last attempt.
+        With ``at_least`` the table counts where it has more than ``delay_ms``. With ``dead_letter`` it is not
+        delivered again: it is a dead letter at once, as after its last attempt.
         Raises InvalidTime for a delay out of range.
         """
-        return self._settler.settle(self._batch.nacking(delay_ms, dead_letter=dead_letter), self.offset)
+        verdict = self._batch.nacking(delay_ms, at_least=at_least, dead_letter=dead_letter)
+        return self._settler.settle(verdict, self.offset)
 
     def extend(self, lease_ms: int) -> asyncio.Future[AckOutcome]:
         """Keep it in hand for ``lease_ms`` from now on; return whether it still was in hand.
@@ -369,13 +374,15 @@ class MessageBatch(Columns):
         self._settler.settle_many_soon(self.ack_verdict, self.offsets)
 
     def nack(
-        self, delay_ms: int | None = None, *, dead_letter: bool = False
+        self, delay_ms: int | None = None, *, at_least: bool = False, dead_letter: bool = False
     ) -> asyncio.Future[list[AckOutcome]]:
         """Have all delivered again after ``delay_ms``, or by the group's back-off table.
 
-        With ``dead_letter`` they are not: they are dead letters at once, as after their last attempt.
+        With ``at_least`` the table counts where it has more than ``delay_ms``. With ``dead_letter`` they are
+        not delivered again: they are dead letters at once, as after their last attempt.
         """
-        return self._settler.settle_many(self.nacking(delay_ms, dead_letter=dead_letter), self.offsets)
+        verdict = self.nacking(delay_ms, at_least=at_least, dead_letter=dead_letter)
+        return self._settler.settle_many(verdict, self.offsets)
 
     def extend(self, lease_ms: int) -> asyncio.Future[list[AckOutcome]]:
         """Keep all in hand for ``lease_ms`` from now on; return whether each still was in hand."""

@@ -17,6 +17,7 @@ from tarry.client.consumers.topic_names import named
 from tarry.client.consumers.unsettled import AckOutcome, Verdict
 from tarry.client.errors import InvalidSubscription
 from tarry.client.integers import UINT64_MAX, whole
+from tarry.client.records import check_texts
 from tarry.client.start_position import Start, group_start
 from tarry.client.tracing import tracing_of
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
@@ -55,6 +56,7 @@ class Puller:
         self.name = name or f"puller-{uuid.uuid4().hex[:16]}"
         self._calls = Calls(nodes)
         self._deadline_ms = nodes.settings.deadline_ms
+        check_texts(tags=tags)
         self._tags = list(tags)
         self._filter = filter
         self._lease_ms = whole("lease_ms", lease_ms, InvalidSubscription, Reason.LEASE_INVALID)
@@ -132,13 +134,20 @@ class Puller:
         return await self._settle(messages, Verdict(0))
 
     async def nack(
-        self, messages: Sequence[View], delay_ms: int | None = None, *, dead_letter: bool = False
+        self,
+        messages: Sequence[View],
+        delay_ms: int | None = None,
+        *,
+        at_least: bool = False,
+        dead_letter: bool = False,
     ) -> list[AckOutcome]:
         """Have them delivered again after ``delay_ms``, or by the group's back-off table.
 
-        With ``dead_letter`` they are not: they are dead letters at once, as after their last attempt.
+        With ``at_least`` the table counts where it has more than ``delay_ms``. With ``dead_letter`` they are
+        not delivered again: they are dead letters at once, as after their last attempt.
         """
-        return await self._settle(messages, Verdict.nacking(0, delay_ms, dead_letter=dead_letter))
+        verdict = Verdict.nacking(0, delay_ms, at_least=at_least, dead_letter=dead_letter)
+        return await self._settle(messages, verdict)
 
     async def extend(self, messages: Sequence[View], lease_ms: int) -> list[AckOutcome]:
         """Keep them for ``lease_ms`` from now on; return whether each still was in hand."""
@@ -167,7 +176,10 @@ class Puller:
             answer = await self._calls.call(lambda node: node.consumer.Extend, extend)
         elif verdict.nack:
             nack = consumer_pb.NackRequest(
-                **named, delay_ms=verdict.delay_ms, dead_letter=verdict.dead_letter
+                **named,
+                delay_ms=verdict.delay_ms,
+                dead_letter=verdict.dead_letter,
+                at_least=verdict.at_least,
             )
             answer = await self._calls.call(lambda node: node.consumer.Nack, nack)
         else:

@@ -45,15 +45,30 @@ class Verdict(NamedTuple):
     """Of a nack: no more attempts, it is a dead letter at once."""
     incarnation: int | None = None
     """Of the cluster as it delivered them; in another one they are stale. None: it is not checked."""
+    at_least: bool = False
+    """Of a nack's delay: where the group's back-off is longer, that counts."""
 
     @classmethod
     def nacking(
-        cls, queue: int, delay_ms: int | None, *, dead_letter: bool = False, incarnation: int | None = None
+        cls,
+        queue: int,
+        delay_ms: int | None,
+        *,
+        at_least: bool = False,
+        dead_letter: bool = False,
+        incarnation: int | None = None,
     ) -> Verdict:
         """Return a nack; raises InvalidTime for a delay that no request can carry."""
         if delay_ms is not None:
             delay_ms = whole("delay_ms", delay_ms, InvalidTime, "DELAY_INVALID")
-        return cls(queue, True, delay_ms, dead_letter=bool(dead_letter), incarnation=incarnation)
+        return cls(
+            queue,
+            True,
+            delay_ms,
+            dead_letter=bool(dead_letter),
+            incarnation=incarnation,
+            at_least=bool(at_least),
+        )
 
     @classmethod
     def extending(cls, queue: int, lease_ms: int, *, incarnation: int | None = None) -> Verdict:
@@ -245,6 +260,10 @@ class Unsettled:
         group.outcomes.update(dict.fromkeys(acked.stale, AckOutcome.STALE))
         self._resolve(verdict, group)
 
+    def held(self) -> dict[int, set[int]]:
+        """Return what is in hand, by queue."""
+        return {queue: set(offsets) for queue, offsets in self._in_hand.items() if offsets}
+
     def forget(self, queue: int, offsets: Iterable[int]) -> None:
         """Forget deliveries that are known to be leased no more."""
         held = self._in_hand.get(queue, set())
@@ -347,6 +366,7 @@ def _request(request: int, verdict: Verdict, offsets: list[int]) -> consumer_pb.
             offset=offsets,
             delay_ms=verdict.delay_ms,
             dead_letter=verdict.dead_letter,
+            at_least=verdict.at_least,
         )
         return consumer_pb.ConsumeRequest(nack=nack)
     ack = consumer_pb.Ack(request=request, queue=verdict.queue, offset=offsets)

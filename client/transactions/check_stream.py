@@ -50,6 +50,7 @@ class CheckStream:
         self._room = asyncio.Semaphore(HANDLERS_MAX)
         self._tasks: set[asyncio.Task[None]] = set()
         self._keeper: asyncio.Task[None] | None = None
+        self._closing = False
         self._address, self._term, self._heard = "", 0, 0.0
 
     def start(self) -> None:
@@ -59,6 +60,7 @@ class CheckStream:
 
     async def close(self) -> None:
         """Answer no more checks; a handler that runs is cancelled, and its check is asked of another."""
+        self._closing = True
         running = [task for task in (self._keeper, *self._tasks) if task is not None]
         for task in running:
             task.cancel()
@@ -112,7 +114,7 @@ class CheckStream:
                 self._heard = time.monotonic()
                 await self._take(response, stream)
         except asyncio.CancelledError:
-            if watch is not None and watch.done():
+            if watch is not None and watch.done() and not self._closing:
                 raise Unavailable("UNREACHABLE", f"{self._address} leads no more") from None
             raise
         finally:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tarry.client.aio import Client
 from tarry.client.records import bodies_of, body_of, body_records, record, varint
+from tarry.client.settings import Settings
 from tarry.proto.tarry_message_pb2 import Record
 
 texts = st.lists(st.text(max_size=8), max_size=3)
@@ -83,3 +87,14 @@ def test_bytes_that_are_no_record_are_an_error() -> None:
 )
 def test_varints_are_protobuf_s(value: int, encoded: bytes) -> None:
     assert varint(value) == encoded
+
+
+@pytest.mark.parametrize("columns", [{"tags": "spring", "keys": ()}, {"tags": (), "keys": "order-7"}])
+async def test_a_text_is_not_taken_for_its_characters(columns: dict[str, Any]) -> None:
+    """A group with such a tag would be given nothing, and acknowledge all."""
+    with pytest.raises(TypeError, match=r"must be several texts, as a list, not '(spring|order-7)'"):
+        record(b"x", properties=None, **columns)
+    client = Client(Settings(servers=("127.0.0.1:1",)))
+    for make in (client.consumer, client.puller):
+        with pytest.raises(TypeError, match="tags must be several texts"):
+            make("t", "g", tags="spring")
