@@ -59,6 +59,7 @@ class Delivered:
     term: int = 0
     version: int = 0  # of its body
     delay_ms: int = 0  # of the group, in `due_ms`
+    gives_back: bool = False  # the group has put it back for a retry, as RETRYING groups do
 
     @property
     def due_mono_ms(self) -> int:

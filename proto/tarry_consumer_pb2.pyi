@@ -67,7 +67,7 @@ class AckRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class NackRequest(_message.Message):
-    __slots__ = ("topic", "group", "consumer", "queue", "offset", "delay_ms", "dead_letter", "incarnation")
+    __slots__ = ("topic", "group", "consumer", "queue", "offset", "delay_ms", "dead_letter", "incarnation", "at_least")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
@@ -76,6 +76,7 @@ class NackRequest(_message.Message):
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
     topic: str
     group: str
     consumer: str
@@ -84,7 +85,8 @@ class NackRequest(_message.Message):
     delay_ms: int
     dead_letter: bool
     incarnation: int
-    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ..., dead_letter: _Optional[bool] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    at_least: bool
+    def __init__(self, topic: _Optional[str] = ..., group: _Optional[str] = ..., consumer: _Optional[str] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ..., dead_letter: _Optional[bool] = ..., incarnation: _Optional[int] = ..., at_least: _Optional[bool] = ...) -> None: ...
 
 class ExtendRequest(_message.Message):
     __slots__ = ("topic", "group", "consumer", "queue", "offset", "lease_ms", "incarnation")
@@ -189,18 +191,20 @@ class Ack(_message.Message):
     def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Nack(_message.Message):
-    __slots__ = ("request", "queue", "offset", "delay_ms", "dead_letter")
+    __slots__ = ("request", "queue", "offset", "delay_ms", "dead_letter", "at_least")
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
     request: int
     queue: int
     offset: _containers.RepeatedScalarFieldContainer[int]
     delay_ms: int
     dead_letter: bool
-    def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ..., dead_letter: _Optional[bool] = ...) -> None: ...
+    at_least: bool
+    def __init__(self, request: _Optional[int] = ..., queue: _Optional[int] = ..., offset: _Optional[_Iterable[int]] = ..., delay_ms: _Optional[int] = ..., dead_letter: _Optional[bool] = ..., at_least: _Optional[bool] = ...) -> None: ...
 
 class Extend(_message.Message):
     __slots__ = ("request", "queue", "offset", "lease_ms")

@@ -76,7 +76,8 @@ def not_explained(history: History, ahead_ms: int = AHEAD_MS, clock_ms: int = CL
     given: defaultdict[int, list[ChangeStep]] = defaultdict(list)
     for delivery in history.first_deliveries().values():
         if delivery.token in changed:
-            does, at_ms = "try" if delivery.group in RETRYING else "deliver", delivery.received_mono_ms
+            gives_back = delivery.gives_back or delivery.group in RETRYING
+            does, at_ms = "try" if gives_back else "deliver", delivery.received_mono_ms
             told = {"told_due_ms": delivery.due_ms, "told_version": delivery.version}
             given[delivery.token].append(ChangeStep(does, "", at_ms, at_ms, **told))  # type: ignore[arg-type]
     return tuple(

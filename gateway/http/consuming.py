@@ -25,7 +25,9 @@ from tarry.gateway.http.scheduling import check_count
 from tarry.gateway.poll import received
 
 RECEIVES_MAX: Final = 100
-"""Calls of receive whose messages one request settles: each is a call to the cluster, or two with retries."""
+"""Calls of receive whose messages one request settles: each queue is a call to the cluster."""
+QUEUES_OF_RECEIVE: Final = 2
+"""The topic's, and that of its retries; of several topics there may be more in one answer."""
 
 
 async def receive(call: Call) -> bytes:
@@ -150,7 +152,8 @@ async def ack(call: Call) -> fields.SettledMessages:
 
 async def nack(call: Call) -> fields.SettledMessages:
     """Have messages delivered again, or no more."""
-    verdict = Verdict.nacking(0, call.body.delay_ms, dead_letter=call.body.dead_letter)
+    body: fields.NackBody = call.body
+    verdict = Verdict.nacking(0, body.delay_ms, at_least=body.at_least, dead_letter=body.dead_letter)
     return await _settled(call, verdict)
 
 
@@ -173,7 +176,7 @@ async def _settled(call: Call, verdict: Verdict) -> fields.SettledMessages:
             offsets.setdefault(handle.holder, []).append(handle.offset)
         places.setdefault((handle.holder, handle.offset), []).append(at)
     receives = {(holder.topic, holder.group, holder.consumer) for holder in offsets}
-    if len(receives) > RECEIVES_MAX:
+    if len(receives) > RECEIVES_MAX or len(offsets) > QUEUES_OF_RECEIVE * RECEIVES_MAX:
         text = f"handles: they are of {len(receives)} calls of receive, and a request settles {RECEIVES_MAX}"
         raise RequestRefused(GatewayReason.REQUEST_INVALID, text)
 

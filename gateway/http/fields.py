@@ -443,6 +443,7 @@ class NackBody(Handles):
     """Messages to have delivered again."""
 
     delay_ms: UInt | None = Field(default=None, description="Until then; none: by the group's back-off.")
+    at_least: bool = Field(default=False, description="The back-off counts where it is longer.")
     dead_letter: bool = Field(default=False, description="Not again: they are dead letters at once.")
 
 

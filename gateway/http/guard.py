@@ -23,6 +23,8 @@ HEADERS: Final = {
 OPEN_PATHS: Final = frozenset({"/", "/page.css", "/openapi.json", "/healthz", "/readyz", "/metrics"})
 """Pages that do nothing: links of other sites may lead to them, and probes may call them by any name."""
 PROBES: Final = frozenset({"/healthz", "/readyz"})
+BROWSERS: Final = "Mozilla/"
+"""What the name of every browser begins with, and no page can change."""
 
 
 class Guard:
@@ -31,7 +33,8 @@ class Guard:
     Where the cluster has no tokens, whoever can send a request may do everything. So a name that is not one
     of ``hosts`` is refused, by which a site could make its own name lead here, and so is an origin other than
     the gateway's own and ``origins``. No site can make an IP address lead elsewhere, so these are answered.
-    ``answered`` is told the status of each answer.
+    Over plain HTTP a browser says of a GET neither whose page has sent it nor that it was typed, so these are
+    refused, but to loopback. ``answered`` is told the status of each answer.
     """
 
     def __init__(
@@ -85,21 +88,22 @@ class Guard:
             raise RequestRefused(GatewayReason.QUERY_TOO_LONG, text)
         if scope["path"] in OPEN_PATHS and scope["method"] in {"GET", "HEAD"}:
             return
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        browses = headers.get("user-agent", "").startswith(BROWSERS)
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "unknown" if browses else "none")
         own = {f"{scope['scheme']}://{host}", *self._origins}
         if (origin is not None and origin not in own) or (
             origin is None and site not in {"none", "same-origin"}
         ):
-            raise RequestRefused(GatewayReason.ORIGIN_REFUSED, "a page of another web site has sent this")
+            text = "a page of another web site has sent this, or a browser that does not say which one"
+            raise RequestRefused(GatewayReason.ORIGIN_REFUSED, text)
 
 
 def _is_address(name: str) -> bool:
-    """Return whether it is an IP address."""
+    """Return whether it is an IP address of a machine."""
     try:
-        ip_address(name)
+        return not ip_address(name).is_unspecified
     except ValueError:
         return False
-    return True
 
 
 def host_name(host: str) -> str:

@@ -18,7 +18,6 @@ from typing import Final, TypeAlias
 from tarry.client.aio import AckOutcome, Client, Consumer, Message
 from tarry.client.errors import TarryError
 from tarry.client.settings import Settings
-from tarry.gateway.policies import Policies
 from tarry.gateway.push.post import Delivery, Posted, Receiver
 from tarry.gateway.push.settings import Push
 
@@ -47,8 +46,7 @@ class Pusher:
         """Messages that the receiver has taken."""
         self.failed = 0
         """Posts that failed."""
-        own = replace(settings, token=token)
-        self._client, self._policies = Client(own), Policies(own, time.monotonic)
+        self._client = Client(replace(settings, token=token))
         self._receiver = Receiver(push)
         self._end_s, self._on_failed = end_ms / 1_000, on_failed
         self._posting: set[asyncio.Task[None]] = set()
@@ -78,7 +76,7 @@ class Pusher:
         if self._working is not None:
             await asyncio.wait([self._working])
         await self._receiver.close()
-        await asyncio.gather(self._client.close(), self._policies.close())
+        await self._client.close()
 
     async def _work(self) -> None:
         failures = 0
@@ -161,19 +159,12 @@ class Pusher:
                         f"message {message.id} was taken, but its ack is {outcome}: it may be posted again"
                     )
             else:
-                await message.nack(await self._delay_ms(posted, message))
+                # of a receiver that is down, and asks for a second, the group's back-off saves the attempts
+                await message.nack(self._delay_ms(posted), at_least=True)
 
-    async def _delay_ms(self, posted: Posted, message: Message) -> int | None:
-        """Return the delay that the receiver asks for, within bounds; None: by the group's back-off.
-
-        None, too, for one that is shorter: a receiver that is down, and asks for a second, would use up all
-        attempts.
-        """
-        asked_ms = min(posted.retry_after_ms or 0, self.push.retry_after_ms_max)
-        if not asked_ms:
-            return None
-        policy = await self._policies.of(message.topic, self.push.group)
-        return asked_ms if asked_ms > policy.wait_ms(message.attempt) else None
+    def _delay_ms(self, posted: Posted) -> int | None:
+        """Return the delay that the receiver asks for, within bounds; None: it asks for none."""
+        return min(posted.retry_after_ms or 0, self.push.retry_after_ms_max) or None
 
     def _note(self, posted: Posted) -> None:
         if posted.taken:

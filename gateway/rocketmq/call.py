@@ -14,7 +14,6 @@ import grpc
 
 from tarry.client.settings import Settings
 from tarry.gateway.cluster_access import ClusterAccess
-from tarry.gateway.policies import Policies
 from tarry.gateway.poll import Returns
 from tarry.gateway.rocketmq.access import Accesses, Caller
 from tarry.gateway.rocketmq.admission import Admission
@@ -23,6 +22,7 @@ from tarry.gateway.rocketmq.codes import Refusal
 from tarry.gateway.rocketmq.config import Config
 from tarry.gateway.rocketmq.handles import Handles
 from tarry.gateway.rocketmq.names import topic_of
+from tarry.gateway.rocketmq.policies import Policies
 from tarry.gateway.rocketmq.presence import Presence
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code, Resource
 from tarry.gateway.rocketmq.renewal import Renewals

@@ -1,7 +1,7 @@
-"""Policies: how often, and after which waits, a group's messages are delivered.
+"""Policies: how often, and after which waits, a group's messages are delivered, as push consumers are told.
 
-RocketMQ's push consumers are told them, and a post's `Retry-After` puts nothing forward. What counts is the
-cluster's.
+The cluster's counts, whatever they are told: they name a wait with each failure, and repeat messages on their
+own only in groups in order.
 """
 
 from __future__ import annotations
@@ -36,10 +36,6 @@ class Policy:
     back_off_ms: tuple[int, ...] = (
         1_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000
     )  # fmt: skip
-
-    def wait_ms(self, attempt: int) -> int:
-        """Return the wait behind an attempt, 1 for the first."""
-        return self.back_off_ms[min(attempt, len(self.back_off_ms)) - 1]
 
 
 USUAL: Final = Policy()

@@ -6,10 +6,10 @@ from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
 
-from tarry.gateway.policies import USUAL
 from tarry.gateway.rocketmq.call import Call
 from tarry.gateway.rocketmq.codes import Refusal, status, status_of_error
 from tarry.gateway.rocketmq.names import group_of
+from tarry.gateway.rocketmq.policies import USUAL
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol import service_pb2 as service
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code

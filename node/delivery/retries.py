@@ -7,7 +7,7 @@ The leader builds the copies, so that replicas need not read a record to apply.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,24 @@ from tarry.proto.dead_letters import IDEMPOTENCY_KEY, NO_TOPIC
 from tarry.proto.message_id import MessageId
 from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
 from tarry.replication.state_machine.ready_queue import ReadyQueue
+
+
+class Delay(NamedTuple):
+    """Time until the next delivery, as a nack says."""
+
+    ms: int | None = None
+    """None: by the policy's back-off."""
+    at_least: bool = False
+    """The back-off counts where it is longer."""
+
+    def wait_ms(self, back_off_ms: int) -> int:
+        """Return the wait, where the back-off has so much."""
+        if self.ms is None:
+            return back_off_ms
+        return max(self.ms, back_off_ms) if self.at_least else self.ms
+
+
+BY_BACK_OFF: Final = Delay()
 
 RETRY_BYTES: Final = 1 << 10
 """Bytes of a copy beside its record, at most: names and a history."""
@@ -87,7 +105,7 @@ def commands(
     units: NDArray[np.void],
     records: Sequence[bytes],
     reason: RetryReason,
-    delay_ms: int | None,
+    delay: Delay,
     now_ms: int,
     policy: Policy,
     no_more: bool = False,
@@ -96,7 +114,7 @@ def commands(
 
     Args:
         offsets: shape (n,); units and records have one for each.
-        delay_ms: until the next delivery; None: by the policy's back-off.
+        delay: until the next delivery.
         no_more: their attempts are used up, however many there were.
     """
     chosen: dict[bool, list[int]] = {False: [], True: []}
@@ -105,7 +123,7 @@ def commands(
     for position, (unit, record) in enumerate(zip(units, records, strict=True)):
         copy = retried(queue, group, unit, record, reason)
         dead = no_more or copy.attempt > policy.attempts_max
-        wait = back_off_ms(policy.back_off, copy.attempt - 1) if delay_ms is None else delay_ms
+        wait = delay.wait_ms(back_off_ms(policy.back_off, copy.attempt - 1))
         chosen[dead].append(position)
         due.append(now_ms if dead else now_ms + wait)
         bodies.append(dead_letter(shard, copy) if dead else copy.SerializeToString())

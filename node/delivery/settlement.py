@@ -19,6 +19,7 @@ from tarry.node.delivery.batch import Read
 from tarry.node.delivery.feed import Feed
 from tarry.node.delivery.in_flight import Batch
 from tarry.node.delivery.offset_pieces import PIECE_BLOCKS, cut, part_of
+from tarry.node.delivery.retries import BY_BACK_OFF, Delay
 from tarry.node.edge.grpc_status import UNKNOWN_OUTCOME
 from tarry.node.repair.record_reads import RecordsNotCached
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -99,9 +100,9 @@ class Settlement:
         return waiting.answer
 
     def nack(
-        self, consumer: str, queue: int, offsets: Offsets, delay_ms: int | None, no_more: bool = False
+        self, consumer: str, queue: int, offsets: Offsets, delay: Delay, no_more: bool = False
     ) -> Stale | Refusal:
-        """Send messages round again after a delay (None: by the policy's back-off); answer as ``ack``.
+        """Send messages round again after a delay; answer as ``ack``.
 
         With ``no_more`` they are dead letters at once.
         """
@@ -111,7 +112,7 @@ class Settlement:
         own = feed.take_back(consumer, offsets)
         self._leases_changed(consumer)
         answer: Stale = asyncio.get_running_loop().create_future()
-        work = self._nack(consumer, feed, offsets[own], delay_ms, no_more, answer, offsets[~own])
+        work = self._nack(consumer, feed, offsets[own], delay, no_more, answer, offsets[~own])
         self._context.spawn(work)
         return answer
 
@@ -191,7 +192,7 @@ class Settlement:
         feed: Feed,
         offsets: Offsets,
         reason: RetryReason,
-        delay_ms: int | None,
+        delay: Delay = BY_BACK_OFF,
         no_more: bool = False,
     ) -> None:
         """Put copies of the deliveries into the wheel; of those with a damaged record, once it is mended."""
@@ -202,7 +203,7 @@ class Settlement:
             sized = await do(part_of(len(part), COPY_BLOCKS_MAX), partial(self._sized, feed, part))
             if sized is not None:
                 units, share = sized
-                work = partial(self._copies, feed, part[: len(units)], units, reason, delay_ms, no_more)
+                work = partial(self._copies, feed, part[: len(units)], units, reason, delay, no_more)
                 try:
                     copies = await do(share, partial(work, self._context.damage.reads.cached))
                 except RecordsNotCached as error:
@@ -225,11 +226,14 @@ class Settlement:
             done, offsets = offsets[: len(whole)], offsets[len(whole) :]
             self._leave(feed, done[whole])
             if not whole.all():
-                self._context.spawn(self._retry_mended(feed, done[~whole], reason, delay_ms, no_more))
+                self._context.spawn(self._retry_mended(feed, done[~whole], reason, delay, no_more))
 
     def _has(self, feed: Feed) -> bool:
-        """Return whether a feed is still the group's: a move makes another, which delivers all again."""
-        return feed in self._feeds.values()
+        """Return whether a feed is still the group's: a move makes another, which delivers all again.
+
+        Of a group that has ended, as for it was deleted, another of its name may be there.
+        """
+        return not self.ended and feed in self._feeds.values()
 
     def _sized(self, feed: Feed, offsets: Offsets) -> tuple[NDArray[np.void], float] | None:
         """Return the units of as many as one turn reads, and which part of one their records take.
@@ -251,7 +255,7 @@ class Settlement:
         offsets: Offsets,
         units: NDArray[np.void],
         reason: RetryReason,
-        delay_ms: int | None,
+        delay: Delay,
         no_more: bool,
         read: Read,
     ) -> tuple[NDArray[np.bool_], list[log_pb.RetryCommand]] | None:
@@ -274,7 +278,7 @@ class Settlement:
             units[whole],
             [record for record in records if record is not None],
             reason,
-            delay_ms,
+            delay,
             self._context.time.latest_ms(),
             self._context.policy(feed.queue.topic, self._group),
             no_more,
@@ -282,7 +286,7 @@ class Settlement:
         return whole, commands
 
     async def _retry_mended(
-        self, feed: Feed, offsets: Offsets, reason: RetryReason, delay_ms: int | None, no_more: bool
+        self, feed: Feed, offsets: Offsets, reason: RetryReason, delay: Delay, no_more: bool
     ) -> None:
         damage, units = self._context.damage, feed.queue.at(offsets)
         damage.report(units["hour"], units["global_index"])
@@ -291,7 +295,7 @@ class Settlement:
             if not self._has(feed):
                 return  # the group has been moved: it begins again with all that is not acknowledged
             if mended.any():
-                await self.retry(feed, offsets[mended], reason, delay_ms, no_more)
+                await self.retry(feed, offsets[mended], reason, delay, no_more)
             offsets, units = offsets[~mended], units[~mended]
 
     async def _commit_acks(self) -> None:
@@ -320,7 +324,7 @@ class Settlement:
         consumer: str,
         feed: Feed,
         own: Offsets,
-        delay_ms: int | None,
+        delay: Delay,
         no_more: bool,
         answer: Stale,
         stale: Offsets,
@@ -328,7 +332,7 @@ class Settlement:
         if len(own):
             self._context.traffic.nacked(feed.queue.topic, self._group, len(own))
             await self._record_nacks(consumer, feed.queue, own)
-            await self.retry(feed, own, RetryReason.RETRY_REASON_NACKED, delay_ms, no_more)
+            await self.retry(feed, own, RetryReason.RETRY_REASON_NACKED, delay, no_more)
         _settle(answer, stale)
 
     async def _record_nacks(self, consumer: str, queue: ReadyQueue, offsets: Offsets) -> None:

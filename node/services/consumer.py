@@ -19,6 +19,7 @@ from tarry.node.delivery.delivery import Delivery
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.in_flight import Batch
 from tarry.node.delivery.offset_pieces import PIECE_OFFSETS, Pieces, column
+from tarry.node.delivery.retries import Delay
 from tarry.node.delivery.settlement import Offsets, Settlement, Stale
 from tarry.node.edge.auth import Authorizer
 from tarry.node.edge.field_count import fields, more_fields
@@ -89,6 +90,10 @@ _LEFT: Final = Refusal(Reason.SHUTTING_DOWN, "the consumer has left")
 _BROKEN: Final = Refusal(Reason.SHUTTING_DOWN, "reading its requests failed")
 
 
+def _error_of(task: asyncio.Future[None]) -> BaseException | None:
+    return task.exception() if task.done() and not task.cancelled() else None
+
+
 class ConsumerService:
     """Serves consumers."""
 
@@ -112,9 +117,10 @@ class ConsumerService:
             "Nack": parsed(pb.NackRequest, self._settle),
             "Extend": parsed(pb.ExtendRequest, self._extend),
         }
-        methods = {name: self._calls.unary(f"/{SERVICE}/{name}", local) for name, local in unary.items()}
+        delivers = partial(self._calls.unary, delivers=True)
+        methods = {name: delivers(f"/{SERVICE}/{name}", local) for name, local in unary.items()}
         receive, waits_s = parsed(pb.ReceiveRequest, self._receive), self._config.delivery.wait_ms_max / 1000
-        methods["Receive"] = self._calls.unary(f"/{SERVICE}/Receive", receive, waits_s)
+        methods["Receive"] = delivers(f"/{SERVICE}/Receive", receive, waits_s)
         methods["Consume"] = grpc.stream_stream_rpc_method_handler(self._consume)
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
@@ -140,11 +146,11 @@ class ConsumerService:
             follower.cancel()
             ended = session.consumer.ended
             await session.topics.leave(clean=ended is _LEFT)
-        if ended is _BROKEN:
-            try:
-                await reader  # its error ends the call
-            except UnitsDamaged as damage:
-                ended = self._calls.damaged(damage)
+        for task in (reader, follower):
+            if isinstance(error := _error_of(task), UnitsDamaged):  # also where the stream had ended before
+                ended = self._calls.damaged(error)
+            elif error is not None and ended is _BROKEN:
+                raise error
         if ended is not None and ended is not _LEFT:
             await abort(context, ended)
 
@@ -152,9 +158,8 @@ class ConsumerService:
         delivery = self._leadership.delivery
         if delivery is None:
             return self._leadership.not_leader()
-        if delivery.consumers >= self._config.limits.consumers_max:
-            text = f"this node has {delivery.consumers} consumers, its maximum"
-            return Refusal(Reason.TOO_MANY_STREAMS, text, retry_ms=5_000)
+        if (refusal := self._consumers_full(delivery)) is not None:
+            return refusal
         raw = await anext(aiter(requests), None)
         await self._streams.enter(1 / STREAMS)
         topics_max = self._config.limits.subscribed_topics_max
@@ -230,6 +235,12 @@ class ConsumerService:
                 await topics.leave(clean=False)
         return refused or _Session(consumer, topics)
 
+    def _consumers_full(self, delivery: Delivery) -> Refusal | None:
+        if delivery.consumers < self._config.limits.consumers_max:
+            return None
+        text = f"this node has {delivery.consumers} consumers, its maximum"
+        return Refusal(Reason.TOO_MANY_STREAMS, text, retry_ms=5_000)
+
     def _topics(
         self,
         request: pb.Subscribe | pb.ReceiveRequest,
@@ -248,10 +259,9 @@ class ConsumerService:
         if isinstance(session.topics, _OneTopic):
             return
         try:
-            refusal = await self._holds.steps("Consume", session.topics.follow())
-        except UnitsDamaged as damage:
-            refusal = self._calls.damaged(damage)
-        session.consumer.end(refusal)
+            session.consumer.end(await self._holds.steps("Consume", session.topics.follow()))
+        finally:
+            session.consumer.end(_BROKEN)  # where nothing has ended it: an error has
 
     async def _read(self, requests: AsyncIterator[bytes], session: _Session) -> None:
         """Take the consumer's requests until it leaves; a bad one ends the stream."""
@@ -470,8 +480,8 @@ def _settling(
 ) -> Stale | Refusal:
     if isinstance(settled, pb.Ack | pb.AckRequest):
         return settlement.ack(consumer, settled.queue, offsets)
-    delay_ms = settled.delay_ms if settled.HasField("delay_ms") else None
-    return settlement.nack(consumer, settled.queue, offsets, delay_ms, settled.dead_letter)
+    delay = Delay(settled.delay_ms if settled.HasField("delay_ms") else None, at_least=settled.at_least)
+    return settlement.nack(consumer, settled.queue, offsets, delay, settled.dead_letter)
 
 
 def _joined(stale: Iterable[Offsets | Refusal]) -> Offsets | Refusal:

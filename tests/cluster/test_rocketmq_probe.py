@@ -189,7 +189,8 @@ async def recalls_delivered(call: Calls) -> str:
     """A handle of a time that is over, as of a message that has been delivered."""
     own = f"probe-{time.time_ns()}"
     (entry,) = (await call.send(message(own, due_ms=due(500)))).entries
-    assert await call.receive(own)
+    _, (got,) = await call.receive(own)
+    assert got.body == b"body"
     return code((await call.recall(own, entry.recall_handle)).status)
 
 

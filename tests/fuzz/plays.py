@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tarry.node.delivery import retries
+from tarry.node.delivery.retries import Delay
 from tarry.node.leader.retention import Kept
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
@@ -235,7 +236,7 @@ class EdgePlay(Play):
         kept = policy(attempts_max=pick((1, 2)), dead_letter_topic=name if raised else "dlq.g.t")
         whole = [record for record in records if record is not None]
         self.commit(
-            *retries.commands(0, queue, group, offsets, units, whole, reason, delay_ms, now_ms, kept),
+            *retries.commands(0, queue, group, offsets, units, whole, reason, Delay(delay_ms), now_ms, kept),
         )
 
     def _groups(self, queue: ReadyQueue) -> list[str]:

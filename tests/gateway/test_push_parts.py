@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.gateway.http.config import Config, load
-from tarry.gateway.policies import USUAL, Policy
 from tarry.gateway.push.addresses import is_public
 from tarry.gateway.push.post import Delivery, Posted, retry_after_ms
 from tarry.gateway.push.pushes import AGAIN_S_MAX, SETTLE_MS, SETTLE_MS_MIN, Pusher, _pause_s, lease_ms
@@ -106,32 +105,10 @@ def test_retry_after_is_seconds_or_a_date(text: str, expected: int | None) -> No
     assert retry_after_ms(text, 1_000.0) == expected
 
 
-@pytest.mark.parametrize(
-    ("asked_ms", "attempt", "waits_ms"),
-    [
-        (None, 1, None),
-        (0, 1, None),
-        (1_000, 1, None),
-        (1_001, 1, 1_001),
-        (1_000, 9, None),
-        (90_000, 1, 60_000),
-        (90_000, 40, None),
-    ],
-)
-async def test_a_receiver_that_asks_for_no_more_than_the_group_s_back_off_gets_that(
-    asked_ms: int | None, attempt: int, waits_ms: int | None
-) -> None:
-    """Else all attempts are used up at once."""
-
-    class Kept:
-        async def of(self, topic: str, group: str) -> Policy:
-            assert (topic, group) == ("t", "g")
-            return USUAL
-
-    push = SimpleNamespace(retry_after_ms_max=60_000, group="g")
-    pusher: Any = SimpleNamespace(push=push, _policies=Kept())
-    message: Any = SimpleNamespace(topic="t", attempt=attempt)
-    assert await Pusher._delay_ms(pusher, Posted(503, "", asked_ms), message) == waits_ms
+@pytest.mark.parametrize(("asked_ms", "waits_ms"), [(None, None), (0, None), (500, 500), (90_000, 60_000)])
+def test_what_a_receiver_asks_for_is_bounded(asked_ms: int | None, waits_ms: int | None) -> None:
+    pusher: Any = SimpleNamespace(push=SimpleNamespace(retry_after_ms_max=60_000))
+    assert Pusher._delay_ms(pusher, Posted(503, "", asked_ms)) == waits_ms
 
 
 @pytest.mark.parametrize("timeout_ms", [1, 10_000, 25_000, 60_000, 300_000])

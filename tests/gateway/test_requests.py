@@ -228,7 +228,8 @@ async def test_an_event_stream_is_not_opened_for_its_headers_alone(http: httpx.A
 async def test_only_names_of_the_gateway_are_answered(http: httpx.AsyncClient) -> None:
     for host in ("127.0.0.1", "localhost:1", "[::1]:9", "gateway.example", "GATEWAY.example:80"):
         assert (await http.get("/openapi.json", headers={"host": host})).status_code == 200
-    for host in ("evil.example", "gateway.example.evil.example", "", "[", "127.0.0.1.evil.example", "10.0.0"):
+    nobody_s = ("", "[", "10.0.0", "0.0.0.0:8090", "[::]:8090")
+    for host in ("evil.example", "gateway.example.evil.example", "127.0.0.1.evil.example", *nobody_s):
         refused(await http.get("/openapi.json", headers={"host": host}), 421, "HOST_UNKNOWN")
     assert (await http.get("/healthz", headers={"host": "shop-7:8090"})).status_code == 200
 
@@ -253,6 +254,8 @@ async def test_pages_of_other_web_sites_may_not_call(http: httpx.AsyncClient) ->
     ):
         refused(await http.get(events, headers=headers), 403, "ORIGIN_REFUSED")
         refused(await http.post(MESSAGES, json={"delay_ms": 1}, headers=headers), 403, "ORIGIN_REFUSED")
+    browser = {"user-agent": "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0", "host": "10.0.0.7:8090"}
+    refused(await http.get(events, headers=browser), 403, "ORIGIN_REFUSED")  # as an image, over plain HTTP
     for headers in (
         {"origin": "https://shop.example", "sec-fetch-site": "cross-site"},
         {"origin": "http://127.0.0.1:8090"},

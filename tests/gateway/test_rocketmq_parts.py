@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tarry.gateway.handle import Holder
-from tarry.gateway.policies import waits_of
 from tarry.gateway.rocketmq.codes import Refusal, code_of_reason
 from tarry.gateway.rocketmq.config import Config
 from tarry.gateway.rocketmq.handles import Handles, Prepared, Recall, Receipt
 from tarry.gateway.rocketmq.messages import new_message
 from tarry.gateway.rocketmq.names import GROUP_CHARS_MAX, group_of, producer_group_of, topic_of
+from tarry.gateway.rocketmq.policies import waits_of
 from tarry.gateway.rocketmq.presence import Presence
 from tarry.gateway.rocketmq.protocol import definition_pb2 as definition
 from tarry.gateway.rocketmq.protocol.definition_pb2 import Code

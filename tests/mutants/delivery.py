@@ -530,8 +530,8 @@ MUTANTS = (
     Mutant(
         "a_retry_whose_group_was_moved_goes_on",
         "a message is delivered again and retried",
-        "return feed in self._feeds.values()",
-        "return True",
+        "return not self.ended and feed in self._feeds.values()",
+        "return not self.ended",
         (
             "tests/node/delivery/test_cold_records.py::test_what_is_nacked_as_the_group_is_moved_back_is_not_retried_beside_what_is_delivered_again",
         ),

@@ -157,11 +157,9 @@ MUTANTS = (
     Mutant(
         "a_receiver_may_ask_for_less_than_the_back_off",
         "a receiver that is down, and asks for a second, uses up all attempts of its messages",
-        "return asked_ms if asked_ms > policy.wait_ms(message.attempt) else None",
-        "return asked_ms",
-        (
-            "tests/gateway/test_push_parts.py::test_a_receiver_that_asks_for_no_more_than_the_group_s_back_off_gets_that",
-        ),
+        "max(self.ms, back_off_ms) if self.at_least else self.ms",
+        "self.ms",
+        ("tests/node/delivery/test_retries.py::test_a_nack_may_say_how_long_at_least",),
     ),
     Mutant(
         "addresses_are_tried_one_after_another",

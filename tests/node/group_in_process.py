@@ -29,6 +29,7 @@ from tarry.node.delivery.context import Context
 from tarry.node.delivery.delivery import Delivery
 from tarry.node.delivery.group import GroupDelivery
 from tarry.node.delivery.inherited import Inherited
+from tarry.node.delivery.retries import Delay
 from tarry.node.filters.property_filter import PropertyFilter
 from tarry.node.ledger.ledger import Ledger
 from tarry.node.metrics.traffic import Traffic
@@ -316,7 +317,7 @@ class Group:
             offsets = np.array([given.offset], dtype=np.uint64)
             settling = self.group.settlement
             if nack:
-                settling.nack(name, given.queue, offsets, delay_ms)
+                settling.nack(name, given.queue, offsets, Delay(delay_ms))
             else:
                 settling.ack(name, given.queue, offsets)
             del hand.held[given.queue, given.offset]

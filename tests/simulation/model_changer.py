@@ -367,12 +367,10 @@ class Changing:
             demand(not found, f"L13: {name} {found[:3]}: {self.told_of(found[0]) if found else ''}")
 
     def _note_retried(self) -> None:
-        """What was put back for a retry may be cancelled yet: its group is one that gives messages back."""
+        """What was put back for a group's retry may be cancelled yet."""
         ids, rows = {one.token: one.id for one in self._all}, self._world.rows
         self.history.delivered[:] = (
-            replace(one, group=RETRYING[0])
-            if ids.get(one.token) in rows.messages[one.group, Kind.RETRIED]
-            else one
+            replace(one, gives_back=ids.get(one.token) in rows.messages[one.group, Kind.RETRIED])
             for one in self.history.delivered
         )
 

@@ -17,7 +17,7 @@ from tarry.node.delivery.leases import KEPT_MIN, Leases
 from tarry.node.delivery.offset_pieces import PIECE_BLOCKS
 from tarry.node.delivery.ordering import Lanes
 from tarry.node.delivery.redrive import redrive
-from tarry.node.delivery.retries import fitting
+from tarry.node.delivery.retries import Delay, fitting
 from tarry.node.delivery.settlement import COMMIT_OFFSETS_MAX, COPY_BLOCKS_MAX, RETRIES_MAX
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -73,7 +73,7 @@ async def nack_all(group: Group) -> list[log_pb.RetryCommand]:
         for queue, offset in group.hands["a"].held:
             offsets[queue].append(offset)
         for queue, some in offsets.items():
-            group.group.settlement.nack("a", queue, np.array(some, dtype=np.uint64), 0)
+            group.group.settlement.nack("a", queue, np.array(some, dtype=np.uint64), Delay(0))
         group.hands["a"].held.clear()
         await group.settle()
         while group.log:
@@ -191,7 +191,7 @@ def test_a_retry_of_many_ends_with_its_topic() -> None:
             group.schedule("", 0)
         await pass_ms(group, 1)
         offsets = np.array([offset for _, offset in group.hands["a"].held], dtype=np.uint64)
-        group.group.settlement.nack("a", group.queue, offsets, 0)
+        group.group.settlement.nack("a", group.queue, offsets, Delay(0))
         await group.settle()
         assert [len(command.records) for command, _ in group.log] == [RETRIES_MAX]  # type: ignore[attr-defined]
         group.apply(log_pb.DeleteTopicCommand(topic=TOPIC))
@@ -251,7 +251,7 @@ def test_a_command_that_retries_is_of_few_blocks_of_a_queue() -> None:
         queue.append(np.repeat(queue.read(0, 1), (2 * PIECE_BLOCKS + 1) * BLOCK_UNITS))
         offsets = np.arange(0, queue.units, BLOCK_UNITS, dtype=np.uint64)
         group.group.feeds[group.queue].lease(offsets, "a", group.time.now_ms() + 60_000)
-        group.group.settlement.nack("a", group.queue, offsets, 3_600_000)
+        group.group.settlement.nack("a", group.queue, offsets, Delay(3_600_000))
         sizes = []
         await group.settle()
         while group.log:

@@ -13,6 +13,7 @@ import pytest
 from tarry.node.config import CheckTimes
 from tarry.node.delivery import retries
 from tarry.node.delivery.redrive import BATCH, Letter, believed, read, redrive
+from tarry.node.delivery.retries import Delay
 from tarry.node.repair.record_reads import RecordReads
 from tarry.node.repair.records import Damage
 from tarry.node.transactions.checks import plan
@@ -58,7 +59,7 @@ def given_up(machine: Machine, group: str = "g") -> list[bytes]:
     reason = RetryReason.RETRY_REASON_NACKED
     once = policy(attempts_max=1, dead_letter_topic=f"dlq.{group}.t")
     unit["hour"], unit["global_index"] = machine.wheel.ids_of(unit["hour"], unit["global_index"])
-    made = retries.commands(0, queue, group, offset, unit, [record], reason, 0, NOW_MS, once)
+    made = retries.commands(0, queue, group, offset, unit, [record], reason, Delay(0), NOW_MS, once)
     return [encode(command) for command in made]
 
 
@@ -255,7 +256,7 @@ def test_a_letter_in_a_topic_of_another_name_is_believed_of_a_group_whose_letter
     assert record is not None
     once = policy(attempts_max=1, dead_letter_topic="dlq.shared")
     reason = RetryReason.RETRY_REASON_NACKED
-    made = retries.commands(0, queue, "g", offset, unit, [record], reason, 0, NOW_MS, once)
+    made = retries.commands(0, queue, "g", offset, unit, [record], reason, Delay(0), NOW_MS, once)
     apply(machine, *[encode(command) for command in made], release(NOW_MS))
     found = letter(machine, "dlq.shared", offset=1)
     assert found is not None

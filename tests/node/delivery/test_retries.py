@@ -13,6 +13,7 @@ from tarry.node.delivery import batch as batching
 from tarry.node.delivery import retries
 from tarry.node.delivery.feed import WAITING
 from tarry.node.delivery.policy import Policy
+from tarry.node.delivery.retries import BY_BACK_OFF, Delay
 from tarry.node.delivery.selection import Selection
 from tarry.proto.dead_letters import IDEMPOTENCY_KEY
 from tarry.proto.tarry_consumer_pb2 import ConsumeResponse, DispatchStamp
@@ -39,7 +40,7 @@ def queues(tmp_path: Path) -> Iterator[tuple[ReadyQueue, ReadyQueue]]:
     again.close()
 
 
-def build(queue: ReadyQueue, record: bytes, delay_ms: int | None = None, policy: Policy = POLICY) -> list:
+def build(queue: ReadyQueue, record: bytes, delay: Delay = BY_BACK_OFF, policy: Policy = POLICY) -> list:
     offset = np.array([1], dtype=np.uint64)
     return retries.commands(
         3,
@@ -49,7 +50,7 @@ def build(queue: ReadyQueue, record: bytes, delay_ms: int | None = None, policy:
         queue.at(offset),
         [record],
         RetryReason.RETRY_REASON_NACKED,
-        delay_ms,
+        delay,
         1_000,
         policy,
     )
@@ -65,8 +66,15 @@ def test_the_first_retry_wraps_the_record_and_remembers_the_message(queues: tupl
 
 
 def test_a_nack_may_say_how_long(queues: tuple) -> None:
-    (command,) = build(queues[0], FIRST, delay_ms=5)
+    (command,) = build(queues[0], FIRST, Delay(5))
     assert np.frombuffer(command.due_ms, "<i8").tolist() == [1_005]
+
+
+@pytest.mark.parametrize(("delay_ms", "waits_ms"), [(None, 10), (0, 10), (9, 10), (11, 11)])
+def test_a_nack_may_say_how_long_at_least(queues: tuple, delay_ms: int | None, waits_ms: int) -> None:
+    """A receiver that is down, and asks for little, does not use up the attempts."""
+    (command,) = build(queues[0], FIRST, Delay(delay_ms, at_least=True))
+    assert np.frombuffer(command.due_ms, "<i8").tolist() == [1_000 + waits_ms]
 
 
 def test_a_nack_may_say_that_there_are_no_more_attempts(queues: tuple) -> None:
@@ -74,7 +82,7 @@ def test_a_nack_may_say_that_there_are_no_more_attempts(queues: tuple) -> None:
     nacked = RetryReason.RETRY_REASON_NACKED
     units = queues[0].at(offset)
     (last,) = retries.commands(
-        3, queues[0], "g", offset, units, [FIRST], nacked, 5, 1_000, POLICY, no_more=True
+        3, queues[0], "g", offset, units, [FIRST], nacked, Delay(5), 1_000, POLICY, no_more=True
     )
     assert (last.target_topic, last.target_group) == ("dlq.g.t", "")
     assert np.frombuffer(last.due_ms, "<i8").tolist() == [1_000]

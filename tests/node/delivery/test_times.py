@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 
 from tarry.client.consumers.message import Columns
-from tarry.node.delivery.retries import dead_letter
+from tarry.node.delivery.retries import Delay, dead_letter
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto.tarry_message_pb2 import Record, Retried
 from tests.node.group_in_process import Group
@@ -32,7 +32,7 @@ def test_a_retry_keeps_its_first_times_and_has_a_delivery_of_its_own() -> None:
         assert (first.stored_ms.tolist(), first.born_ms.tolist()) == ([stored_ms], [0])
         assert first.delivered_ms is not None
         assert first.due_ms[0] <= first.delivered_ms <= group.time.now_ms()
-        group.group.settlement.nack("a", first.queue, np.array(first.offsets, np.uint64), 5_000)
+        group.group.settlement.nack("a", first.queue, np.array(first.offsets, np.uint64), Delay(5_000))
         await group.settle()
         await group.commit()
         group.ahead_ms = 10_000

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from tarry.node.delivery.retries import Delay
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.replication.state_machine.refusal import Refusal
 from tests.node.group_in_process import Group
@@ -119,7 +120,7 @@ def test_a_nack_of_what_expires_meanwhile_reads_nothing_of_it(ledger: bool) -> N
         await pass_ms(group, 1)
         now_ms = group.time.now_ms()
         group.apply(log_pb.ReleaseCommand(until_ms=now_ms + 2 * HOUR_MS, count=9, now_ms=now_ms))
-        answer = group.group.settlement.nack("a", group.queue, np.array([0, 1], np.uint64), 5)
+        answer = group.group.settlement.nack("a", group.queue, np.array([0, 1], np.uint64), Delay(5))
         tasks = list(group._tasks)
         (hour,) = group.machine.wheel.hours()
         trim(group, 2, hours=[hour])

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tarry.node.delivery.retries import Delay
 from tarry.node.edge.auth import Authorizer
 from tarry.node.services.life import LifeCalls
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
@@ -75,7 +76,7 @@ def test_a_message_that_waits_for_its_retry_among_many() -> None:
         group = delivery.group(TOPIC, GROUP, queue.queue, lead.machine.queues.of(TOPIC, GROUP).queue)
         offsets = np.arange(RETRIES, dtype=np.uint64)
         reason = RetryReason.RETRY_REASON_NACKED
-        await group.settlement.retry(group.feeds[queue.queue], offsets, reason, 3_600_000)
+        await group.settlement.retry(group.feeds[queue.queue], offsets, reason, Delay(3_600_000))
         async with steps.step("in back-off"):
             told = await life(lead, message_at(lead, RETRIES - 1))
         assert [one.state for one in told.groups] == [pb.GROUP_STATE_IN_BACK_OFF]

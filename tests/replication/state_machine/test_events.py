@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tarry.node.delivery import retries
+from tarry.node.delivery.retries import Delay
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.ledger.schema import GroupMove, Kind
 from tarry.proto.tarry_message_pb2 import Record, Retried, RetryReason
@@ -62,7 +63,7 @@ def given_up(machine: Machine, queue: int, offset: int, attempts_max: int) -> by
         units,
         [record],
         NACKED,
-        0,
+        Delay(0),
         NOW_MS + 2_000,
         policy(attempts_max=attempts_max),
     )

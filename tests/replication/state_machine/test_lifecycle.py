@@ -12,6 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tarry.node.delivery import retries
+from tarry.node.delivery.retries import Delay
 from tarry.proto.ledger.schema import Kind
 from tarry.proto.lifecycle import TRANSITIONS, Event, State
 from tarry.proto.tarry_message_pb2 import RetryReason
@@ -132,7 +133,7 @@ class Lives:
             assert record is not None
             limits = policy(attempts_max=2)
             where = (0, queue, place.group, offset, unit)
-            for command in retries.commands(*where, [record], reason, STEP_MS, self.now_ms, limits):
+            for command in retries.commands(*where, [record], reason, Delay(STEP_MS), self.now_ms, limits):
                 self.apply(encode(command))
 
     # -- what only the leader does ---------------------------------------------------------
