@@ -258,6 +258,7 @@ class Node:
             self._forwarder,
             self.leadership.stop_for,
             core.damage.indices.report_path,
+            core.damage.queues.report,
         )
         records = RecordService(self.machine, PeerCalls(lambda: self.driver.cluster, self._gate))
         # also for those of another incarnation, whose data is set aside

@@ -155,7 +155,15 @@ class Core:
             timings=self.timings,
         )
         self.leadership = Leadership(
-            config, self.machine, self.driver, self.time, self.damage, self.ledger, self.traffic, self.holds
+            config,
+            self.machine,
+            self.driver,
+            self.time,
+            self.damage,
+            self.ledger,
+            self.traffic,
+            self.holds,
+            journal.cluster_incarnation,
         )
 
     async def _before_checkpoint(self) -> None:

@@ -43,6 +43,7 @@ class Context:
     damage: Damage
     ledger: Ledger
     traffic: Traffic
+    incarnation: int = 0  # of the cluster
     holds: Holds = field(default_factory=Holds)
     pieces: Pieces = field(default_factory=Pieces)
     marks: Marks = field(default_factory=Marks)

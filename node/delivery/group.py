@@ -137,7 +137,7 @@ class GroupDelivery:
         self._stir()
         for consumer in self.consumers[:1]:
             self._set_filter(consumer)
-        self._context.spawn(self._pump_later())
+        self._context.spawn(self.pumped())
         return True
 
     def forget_trimmed(self) -> None:
@@ -145,7 +145,7 @@ class GroupDelivery:
         for feed in self.feeds.values():
             feed.forget_trimmed()
         self._stir()
-        self._context.spawn(self._pump_later())
+        self._context.spawn(self.pumped())
 
     def _stir(self) -> None:
         self._changed()
@@ -158,9 +158,6 @@ class GroupDelivery:
             self._bytes_kept = False
             self._wake_in(0)  # once for all that is settled in this turn
         self.seats.note(consumer)
-
-    async def _pump_later(self) -> None:
-        self.pump()
 
     def inherit(self, cursor: log_pb.Cursor, begun_ms: int) -> None:
         """Take over the old leader's cursor: what is below may be in flight, and is held for a lease.
@@ -200,8 +197,9 @@ class GroupDelivery:
                     consumer.send(self.subscribed(consumer))
 
     def subscribed(self, consumer: Consumer) -> bytes:
-        node, lease_ms = self._context.config.node, consumer.told_lease_ms
-        told = log_pb.SubscribedColumns(consumer=consumer.name, lease_ms=lease_ms, node=node, term=self._term)
+        told = log_pb.SubscribedColumns(consumer=consumer.name, lease_ms=consumer.told_lease_ms)
+        told.term, told.node = self._term, self._context.config.node
+        told.incarnation = self._context.incarnation
         return log_pb.ConsumedColumns(subscribed=told).SerializeToString()
 
     # -- consumers -----------------------------------------------------------------------
@@ -561,7 +559,7 @@ class GroupDelivery:
         for feed, parts in expired.items():
             offsets, reason = np.concatenate(parts), RetryReason.RETRY_REASON_LEASE_EXPIRED
             self._context.turn.spend(len(offsets) / TURN_LET_GO_MAX)
-            self._context.spawn(self.settlement.retry(feed, offsets, reason, None))
+            self._context.spawn(self.settlement.retry(feed, offsets, reason))
         ends = [ends_ms for feed in self.feeds.values() if (ends_ms := feed.hold_ends_ms()) is not None]
         if ends and min(ends) <= now_ms:
             self._end_hold()

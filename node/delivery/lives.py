@@ -224,8 +224,10 @@ class _Telling:
         if state is MessageState.PENDING:
             state_now = pb.GROUP_STATE_IN_BACK_OFF
             return facts._replace(state=state_now, attempt=retried.attempt, until_ms=due_ms)
-        floor = self._queues.acknowledged[group, copies.queue].floor
-        placed, _ = await placed_in(self._context, copies, floor, copy, due_ms)
+        known = self._queues.acknowledged.get((group, copies.queue))
+        if known is None:  # deleted meanwhile
+            return facts._replace(retry_id=None)
+        placed, _ = await placed_in(self._context, copies, known.floor, copy, due_ms)
         if placed is None or (group, copies.queue) not in self._queues.acknowledged:
             return facts._replace(retry_id=None)  # settled meanwhile
         delivery, now_ms = self._find(queue.topic, group), self._context.time.now_ms()

@@ -54,7 +54,9 @@ class Mends:
         for hour in np.unique(units["hour"]).tolist():
             damage.indices.report(hour, f"it differs from the ready queue of {feed.queue.topic!r}")
             await damage.indices.mended(hour)
-        units = units[units["offset"] >= np.uint64(feed.queue.first)]  # the others' hours may be gone
+        trimmed = units["offset"] < np.uint64(feed.queue.first)
+        feed.put_back(units[trimmed])  # which leaves their lanes: their hours may be gone
+        units = units[~trimmed]
         own = batch.belongs(machine.queues, feed.queue, units, batch.index_of(machine.wheel, units))
         feed.put_back(units[own])
         damage.queues.report_unproven(feed.queue.queue, units["offset"][~own])

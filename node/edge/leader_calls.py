@@ -58,6 +58,11 @@ def parsed(kind: type[M], answer: Callable[[M, CallContext], Awaitable[Answer]])
     return local
 
 
+def _on_its_way(damage: Exception) -> Refusal:
+    text = f"{damage}; a peer's copy is on its way: try again in a second"
+    return Refusal(Reason.MESSAGE_DAMAGED, text, retry_ms=1_000)
+
+
 class LeaderCalls:
     """Makes handlers for unary calls that only the leader can answer."""
 
@@ -69,11 +74,13 @@ class LeaderCalls:
         forwarder: Forwarder,
         damaged: Callable[[UnitsDamaged], Refusal],
         index_damaged: Callable[[WheelDamaged], None],
+        unread: Callable[[UnitsDamaged], None] = lambda _: None,
     ) -> None:
         """Take what reports that a call could not read something.
 
         Args:
-            damaged: of a queue, and returns the refusal of the call.
+            damaged: of a queue that deliveries need, and returns the refusal of the call.
+            unread: of a queue that only the call needs.
             index_damaged: of an hour's index. Raises it again where it is of no hour.
         """
         self._may_serve = may_serve
@@ -83,12 +90,18 @@ class LeaderCalls:
         self._turns = IntakeTurns()
         self.damaged = damaged
         self._index_damaged = index_damaged
+        self._unread = unread
 
-    def unary(self, path: str, local: Local, waits_s: float = 0.0) -> MethodHandler:
-        """Return the handler of a call, answered here or by the leader, which may wait for so long."""
+    def unary(
+        self, path: str, local: Local, waits_s: float = 0.0, *, delivers: bool = False
+    ) -> MethodHandler:
+        """Return the handler of a call, answered here or by the leader, which may wait for so long.
+
+        ``delivers``: it is a part of delivery, which ends where its units cannot be read.
+        """
 
         async def handle(raw: bytes, context: CallContext) -> bytes:
-            answer = await self.answer(path, raw, context, local, waits_s)
+            answer = await self.answer(path, raw, context, local, waits_s, delivers=delivers)
             if isinstance(answer, Refusal):
                 await self._turns.enter(1 / TURN_CALLS)
                 await abort(context, answer)
@@ -101,7 +114,14 @@ class LeaderCalls:
         return None if self._may_serve() else self._not_leader()
 
     async def answer(
-        self, path: str, raw: bytes, context: CallContext, local: Local, waits_s: float = 0.0
+        self,
+        path: str,
+        raw: bytes,
+        context: CallContext,
+        local: Local,
+        waits_s: float = 0.0,
+        *,
+        delivers: bool = False,
     ) -> Answer:
         """Return the answer of this node if it leads, else of the leader, waiting a moment for one."""
         loop = asyncio.get_running_loop()
@@ -118,11 +138,13 @@ class LeaderCalls:
                 except (Overloaded, Unknown, LevelTooLow) as error:
                     return refusal_of(error)
                 except UnitsDamaged as damage:
-                    return self.damaged(damage)
+                    if delivers:
+                        return self.damaged(damage)
+                    self._unread(damage)
+                    return _on_its_way(damage)
                 except WheelDamaged as error:
                     self._index_damaged(error)
-                    text = f"{error}; a peer's copy is on its way: try again in a second"
-                    return Refusal(Reason.MESSAGE_DAMAGED, text, retry_ms=1_000)
+                    return _on_its_way(error)
             refusal = self._not_leader()
             if refusal.reason is Reason.NOT_LEADER:
                 forwarded = metadata_value(context.invocation_metadata(), FORWARDED_KEY)

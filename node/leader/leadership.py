@@ -84,6 +84,7 @@ class Leadership:
         ledger: Ledger,
         traffic: Traffic,
         holds: Holds,
+        incarnation: int = 0,
     ) -> None:
         self.delivery: Delivery | None = None
         self._dispatcher: Dispatcher | None = None
@@ -102,6 +103,7 @@ class Leadership:
         self._ledger = ledger
         self._traffic = traffic
         self._holds = holds
+        self._incarnation = incarnation
         self._changed = asyncio.Event()
         self._lost = asyncio.Event()
         self._led_term = 0
@@ -212,6 +214,9 @@ class Leadership:
 
         What it had half done is not known. Return what its callers are to be told.
         """
+        queue = self._machine.queues[damage.queue]
+        if queue.deleted:  # while it was about to be read
+            return Refusal(Reason.TOPIC_UNKNOWN, f"topic {queue.topic!r}, or its group, has been deleted")
         refusal = Refusal(Reason.NO_LEADER, "a ready queue of the leader is being mended", retry_ms=100)
         self._damage.queues.report(damage)
         self._damaged = damage
@@ -279,6 +284,7 @@ class Leadership:
             damage=self._damage,
             ledger=self._ledger,
             traffic=self._traffic,
+            incarnation=self._incarnation,
             holds=self._holds,
         )
         self.delivery = Delivery(context, term, inherited)
@@ -359,7 +365,9 @@ class Leadership:
             return await is_settled(self._machine, self.delivery, hour, global_index)
         except WheelDamaged as damage:
             self._damage.indices.report_path(damage)
-            return False
+        except UnitsDamaged as damage:
+            self._damage.queues.report(damage)
+        return False
 
     def _end_delivery(self, refusal: Refusal) -> None:
         if self.delivery is not None:

@@ -158,7 +158,8 @@ class TopicsFollowed:
         seat = self.many.seat(topic)
         group = await self._subscriptions.group(seat, self._start)
         if isinstance(group, Refusal):
-            return group
+            gone = group.reason is Reason.GROUP_UNKNOWN and not self._is_to_join(topic)
+            return None if gone and not self._choice.names_it(topic) else group
         if not group.settlement.ended:
             self.many.add(seat, group)
         return None
@@ -171,8 +172,8 @@ class TopicsFollowed:
         if group is None or group.settlement.ended:
             if self._leadership.delivery is not self._delivery:
                 return self._leadership.not_leader()
-            self.many.forget(seat)  # the topic is gone meanwhile
-            return None
+            self.many.forget(seat)
+            return await self._join_again(seat.topic, late=late)
         if (refusal := group.differs(seat)) is not None:
             return refusal
         if seat.polls:
@@ -181,6 +182,15 @@ class TopicsFollowed:
             group.join(seat, resumed)
         await group.pumped()
         return None
+
+    async def _join_again(self, topic: str, *, late: bool) -> Refusal | None:
+        """Join a topic whose group has ended since it was opened: it was idle, unless the topic is gone."""
+        if not self._is_to_join(topic):
+            return None
+        refusal = await self._open_one(topic)
+        if refusal is not None or (seat := self.many.seats.get(topic)) is None:
+            return refusal
+        return await self._join(seat, late=late)
 
     def _replaced(self, seat: Seat) -> Refusal | None:
         """Return that another stream, which has come later, has the consumer's name."""

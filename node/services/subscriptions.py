@@ -189,6 +189,9 @@ class Subscriptions:
                 return queues
             if self._leadership.delivery is not delivery:
                 return self._leadership.not_leader()
+            if (consumer.group, queues.queue) not in self._machine.queues.acknowledged:
+                text = f"group {consumer.group!r} of topic {consumer.topic!r} has been deleted meanwhile"
+                return Refusal(Reason.GROUP_UNKNOWN, text)
             group = delivery.group(consumer.topic, consumer.group, queues.queue, queues.retry_queue)
         return group.differs(consumer) or group
 

@@ -291,6 +291,8 @@ class ReadyQueue:
         end = min(offset + count, self.units)
         if offset >= end:
             return np.empty(0, dtype=UNIT)
+        if self.deleted:  # to read its files would make them anew
+            raise UnitsDamaged(self.queue, self.topic, [])
         stretches = list(self.proof.stretches(offset, end))
         low = min(offset, stretches[0].first) if stretches else offset
         data = self._bytes(low, max(end, stretches[-1].end) if stretches else end, pread)

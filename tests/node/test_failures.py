@@ -138,7 +138,7 @@ def method(service: ServiceHandler, path: str) -> Any:
     return handler.stream_stream
 
 
-UNARY: Any = type("Calls", (), {"unary": lambda *_: grpc.unary_unary_rpc_method_handler(fail)})()
+UNARY: Any = type("Calls", (), {"unary": lambda *_, **__: grpc.unary_unary_rpc_method_handler(fail)})()
 """Instead of LeaderCalls, which a stream that brings no request does not need."""
 
 

@@ -67,6 +67,7 @@ class Edge:
             forwarder,
             leadership.stop_for,
             core.damage.indices.report_path,
+            core.damage.queues.report,
         )
         self._calls = calls
         self._under_way: dict[asyncio.Task[Answer], None] = {}  # in their order: a set has none
@@ -132,24 +133,28 @@ class Edge:
 
     async def receive(self, raw: bytes) -> Answer:
         """As Receive. Raises StreamEnded where another node leads."""
-        return await self._answer("Receive", raw, parsed(pb.ReceiveRequest, self._consumer._receive))
+        return await self._answer(
+            "Receive", raw, parsed(pb.ReceiveRequest, self._consumer._receive), delivers=True
+        )
 
     async def ack(self, raw: bytes) -> Answer:
         """As Ack. Raises StreamEnded where another node leads."""
-        return await self._answer("Ack", raw, parsed(pb.AckRequest, self._consumer._settle))
+        return await self._answer("Ack", raw, parsed(pb.AckRequest, self._consumer._settle), delivers=True)
 
     async def nack(self, raw: bytes) -> Answer:
         """As Nack. Raises StreamEnded where another node leads."""
-        return await self._answer("Nack", raw, parsed(pb.NackRequest, self._consumer._settle))
+        return await self._answer("Nack", raw, parsed(pb.NackRequest, self._consumer._settle), delivers=True)
 
     async def extend(self, raw: bytes) -> Answer:
         """As Extend. Raises StreamEnded where another node leads."""
-        return await self._answer("Extend", raw, parsed(pb.ExtendRequest, self._consumer._extend))
+        return await self._answer(
+            "Extend", raw, parsed(pb.ExtendRequest, self._consumer._extend), delivers=True
+        )
 
-    async def _answer(self, name: str, raw: bytes, handler: Handler) -> Answer:
+    async def _answer(self, name: str, raw: bytes, handler: Handler, *, delivers: bool = False) -> Answer:
         """As a task of the node: it waits while the node is busy."""
         task = asyncio.get_running_loop().create_task(
-            self._handled(name, raw, handler), context=self._processor.context
+            self._handled(name, raw, handler, delivers=delivers), context=self._processor.context
         )
         self._under_way[task] = None
         task.add_done_callback(lambda done: self._under_way.pop(done, None))
@@ -168,10 +173,10 @@ class Edge:
             task.cancel()
         return ended
 
-    async def _handled(self, name: str, raw: bytes, handler: Handler) -> Answer:
+    async def _handled(self, name: str, raw: bytes, handler: Handler, *, delivers: bool) -> Answer:
         context: Any = Context()
         self._processor.charge(CALL_US + BYTE_US * len(raw))
-        answer = await self._calls.answer(name, raw, context, handler)
+        answer = await self._calls.answer(name, raw, context, handler, delivers=delivers)
         await self._processor.idle()
         return answer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from typing import Any, NoReturn
 
 import grpc
@@ -12,6 +13,7 @@ import pytest
 from tarry.node.edge.leader_calls import AGAIN_S, HELD_S, TURN_CALLS, Answer, LeaderCalls
 from tarry.proto.reasons import Reason
 from tarry.replication.errors import NotLeader, Unknown
+from tarry.replication.state_machine.ready_queue import UnitsDamaged
 from tarry.replication.state_machine.refusal import Refusal
 from tests.simulation.edge import Context, StreamEnded
 
@@ -92,3 +94,26 @@ async def test_a_node_that_stops_and_leads_still_is_asked_again_after_a_while_an
     with pytest.raises(StreamEnded, match="nobody"):
         await calls.unary("/t/Call", local).unary_unary(b"", either)  # type: ignore[misc]
     assert asked <= HELD_S / AGAIN_S + 1
+
+
+@pytest.mark.parametrize("delivers", [True, False])
+async def test_units_that_only_a_question_needs_end_no_delivery(delivers: bool) -> None:
+    damage, told = UnitsDamaged(3, "t", []), list[str]()
+
+    async def local(raw: bytes, context: Any) -> Answer:
+        raise damage
+
+    async def led(_: float) -> bool:
+        return True
+
+    def ends(_: UnitsDamaged) -> Refusal:
+        told.append("ends")
+        return NOBODY
+
+    either: Any = Seen()
+    report = partial(told.append, "reported")
+    calls = LeaderCalls(lambda: True, lambda: NOBODY, led, either, ends, lambda _: None, lambda _: report())
+    answer = await calls.answer("/t/Call", b"", either, local, delivers=delivers)
+    assert isinstance(answer, Refusal)
+    assert told == (["ends"] if delivers else ["reported"])
+    assert answer.reason == (Reason.NO_LEADER if delivers else Reason.MESSAGE_DAMAGED)

@@ -14,6 +14,7 @@ from tarry.node.leader import leadership as module
 from tarry.node.leader.leadership import UnitsNotMended
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto.dead_letters import dead_letter_topic
+from tarry.proto.reasons import Reason
 from tarry.replication.loop_holds import Holds
 from tarry.replication.state_machine.queue_checksums import BLOCK_UNITS
 from tarry.replication.state_machine.ready_queue import UNIT, QueueDamaged, UnitsDamaged
@@ -61,6 +62,37 @@ async def test_damage_that_a_delivery_meets_ends_the_leadership_and_not_the_node
             queues._changed.add(numbers[0])
             leadership.applied()
         assert leadership.delivery is None
+
+
+async def test_a_last_message_that_cannot_be_looked_at_counts_as_waiting_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+        damage, leadership = await damaged(lead), lead.node.leadership
+
+        async def looks(*_: object) -> bool:
+            raise damage
+
+        monkeypatch.setattr(module, "is_settled", looks)
+        delivery = leadership.delivery
+        assert not await leadership._is_settled(1, 2)
+        assert leadership.delivery is delivery
+        assert leadership._damage.queues.left == 1
+
+
+async def test_a_queue_that_is_deleted_as_it_is_about_to_be_read_ends_nothing(tmp_path: Path) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+        await lead.ready(3)
+        await lead.propose(log_pb.SubscribeCommand(topic=TOPIC, group=GROUP))
+        leadership, queue = lead.node.leadership, lead.machine.queues.of(TOPIC)
+        await lead.delete_topic(TOPIC)
+        await until(lambda: queue.deleted)
+        with pytest.raises(UnitsDamaged) as met:
+            queue.at(np.array([0], np.uint64))
+        delivery = leadership.delivery
+        assert leadership.stop_for(met.value).reason is Reason.TOPIC_UNKNOWN
+        assert leadership.delivery is delivery
+        assert leadership._damage.queues.left == 0
 
 
 async def test_damage_told_before_a_leadership_begins_does_not_hold_up_the_one_behind_it(

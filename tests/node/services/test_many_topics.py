@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tarry.node.config import Limits
+from tarry.node.services.many_topics import TopicsFollowed
 from tarry.proto import tarry_consumer_pb2 as pb
 from tarry.proto import tarry_log_pb2 as log_pb
 from tarry.proto import tarry_operator_pb2 as operator_pb
@@ -104,6 +105,52 @@ async def test_no_dead_letter_topic_has_a_pattern_that_does_not_begin_as_they_do
         letters = await subscribed(lead, "dlq.*", consumer="b")
         assert groups_of(lead) == {"dnd", "dlq.g.t"}
         await letters.leave()
+
+
+async def test_a_topic_that_is_deleted_as_it_is_joined_ends_no_following(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+        await schedule(lead, "orders.a")
+        stream = await subscribed(lead, "orders.*")
+        moves = lead.node.leadership.group_moves
+        propose = moves.propose
+
+        async def and_deletes(command: bytes, cost: float) -> Any:
+            monkeypatch.setattr(moves, "propose", propose)
+            made = await propose(command, cost)
+            await lead.delete_topic("orders.b")
+            return made
+
+        monkeypatch.setattr(moves, "propose", and_deletes)
+        await schedule(lead, "orders.b")
+        await until(lambda: moves.propose is propose and "orders.b" not in groups_of(lead))
+        await schedule(lead, "orders.c")
+        await until(lambda: stream.received == 2)
+        assert set(stream.given) == {"orders.a", "orders.c"}
+
+
+async def test_a_group_that_has_been_idle_until_it_is_joined_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with leader(tmp_path, Holds()) as lead:
+        opens = TopicsFollowed._open_one
+
+        async def and_ends(topics: TopicsFollowed, topic: str) -> Refusal | None:
+            refusal = await opens(topics, topic)
+            monkeypatch.setattr(TopicsFollowed, "_open_one", opens)
+            delivery, group = lead.node.leadership.delivery, topics.many.seats[topic].delivery
+            assert delivery is not None
+            assert group is not None
+            group.end(Refusal(Reason.NO_LEADER, "idle"))
+            delivery._forget(group)
+            return refusal
+
+        monkeypatch.setattr(TopicsFollowed, "_open_one", and_ends)
+        await schedule(lead, "orders.a")
+        stream = await subscribed(lead, "orders.*")
+        await until(lambda: stream.received == 1)
+        assert await stream.ack("orders.a") == []
 
 
 async def test_a_topic_that_is_deleted_is_left_and_the_others_go_on(tmp_path: Path) -> None:
