@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+SNAPSHOT_STALL_MS: Final = 60_000
+"""So long may a part of a state take to come, or to be taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,15 @@ class ReplicationSettings:
     peer_silence_ms: int = 3_000  # one from which no byte comes for so long is closed
     apply_budget_ms: float = 5.0  # of one turn, so that heartbeats go out under any backlog
     turn_messages_max: int = 256
+    inbound_messages_max: int = 512  # that wait while a turn's write stalls; the peers send others again
     transfer_resend_ms: int = 100
     transfer_silence_ms: int = 1000  # of a transfer's target, after which leadership goes on
     retained_bytes_max: int = 64 << 20  # of entries kept for slow followers when the journal is compacted
     snapshot_retained_bytes_max: int = 1 << 30  # of entries kept for who takes a state meanwhile
     snapshot_retry_ms: int = 1000
+    snapshot_stall_ms: int = (
+        SNAPSHOT_STALL_MS  # without a part, or with one that is not taken; then it is asked for anew
+    )
     transfer_lag_max: int = 64  # entries; a member with more to apply would lead and not serve
     learner_lag_max: int = 64  # entries; a learner this close may become a member
 

@@ -14,6 +14,7 @@ class Dropped(enum.StrEnum):
 
     STRANGER = "it is no member: add it, or name it in `members`"
     JOURNAL = "its journal is not the one that it was added with: start it with --rejoin"
+    STALLED = "too many wait for this node's disk, which stalls: see `journal write` in its status"
     TERM = "no election leads to its term from the one here: one of the two nodes needs --rejoin"
 
 

@@ -380,7 +380,9 @@ class Driver:
 
     def _is_quick(self, batch: Batch) -> bool:
         small = batch.size_bytes <= AT_ONCE_BYTES_MAX and not self._journal.is_long(batch)
-        return small and (batch.deferred or self._write_journal.quick(batch.size_bytes))
+        # a flush that is late shows that the disk is slow, whatever the latest syncs took
+        quick = not self._flushes.late and self._write_journal.quick(batch.size_bytes)
+        return small and (batch.deferred or quick)
 
     def _answer_flushed(self) -> None:
         if self._proposals.awaits_flush:
@@ -518,7 +520,10 @@ class Driver:
         with self._replica.holds.by("peers' messages"):
             at_once = self._is_expected(peer, origin)
             rest = self._fast_path.take(peer, messages) if at_once else messages
-            self._inbound.extend((peer, origin, message) for message in rest)
+            room = max(0, self._replica.settings.inbound_messages_max - len(self._inbound))
+            self._inbound.extend((peer, origin, message) for message in rest[:room])
+            if len(rest) > room:
+                self._replica.dropped[peer, Dropped.STALLED] += len(rest) - room
         if self._inbound or self._proposals.waiting:
             self._replica.wake.set()
 

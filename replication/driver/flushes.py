@@ -18,6 +18,10 @@ LULL_S: Final = 2.0
 """Without a write for so long, a journal loses its mark: a loss of power then costs nothing."""
 
 
+LATE_MS_MIN: Final = 10
+"""The least that `flush_ms` may be."""
+
+
 class Flushes:
     """Decides which writes of one replica are deferred, and flushes them."""
 
@@ -45,12 +49,16 @@ class Flushes:
         """For how long the oldest write has waited for its flush."""
         return 0.0 if self._waits_since_s is None else self._replica.now() - self._waits_since_s
 
+    @property
+    def late(self) -> bool:
+        """True if something has waited for its flush for longer than it may."""
+        return self.waits_s > max(self._replica.flush_ms(), LATE_MS_MIN) / 1000
+
     def may_defer(self) -> bool:
         """Return whether what is written now may be flushed later."""
         if self.due:
             self._replica.journal.demand_flush()
-        late = self.waits_s > self._replica.flush_ms() / 1000
-        return self.defers and not late and self._replica.now() - self._written_s < LULL_S
+        return self.defers and not self.late and self._replica.now() - self._written_s < LULL_S
 
     def wrote(self, batch: Batch) -> None:
         """Note a write that has ended, and that the journal has been told of."""

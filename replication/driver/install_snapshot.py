@@ -89,7 +89,8 @@ class SnapshotInstaller:
             if self._sink is not None:
                 level = self._replica.hello.level
                 ask = partial(self._transport.fetch_snapshot, peer, level=level)
-                self._arrived = await transfer.fetch(ask, self._sink, self._replica.run_blocking)
+                stall_ms = self._replica.settings.snapshot_stall_ms
+                self._arrived = await transfer.fetch(ask, self._sink, self._replica.run_blocking, stall_ms)
                 self._replica.wake.set()
         except SnapshotFailed:
             await asyncio.sleep(self._replica.settings.snapshot_retry_ms / 1000)

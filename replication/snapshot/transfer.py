@@ -13,7 +13,8 @@ was acknowledged.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from heapq import nlargest
 from typing import Protocol
@@ -28,6 +29,7 @@ from tarry.proto.tarry_peer_pb2 import (
     SnapshotManifest,
 )
 from tarry.replication.blocking import RunBlocking
+from tarry.replication.settings import SNAPSHOT_STALL_MS
 
 CHUNK_BYTES = 512 << 10
 KEPT_FILES_MAX = 12_288
@@ -91,14 +93,17 @@ Ask = Callable[[Sequence[SnapshotFile]], AsyncIterator[FetchSnapshotResponse]]
 """Begins to fetch, given what is here already."""
 
 
-async def fetch(ask: Ask, sink: SnapshotSink, run_blocking: RunBlocking) -> LogPosition:
+async def fetch(
+    ask: Ask, sink: SnapshotSink, run_blocking: RunBlocking, stall_ms: int = SNAPSHOT_STALL_MS
+) -> LogPosition:
     """Fetch a state into the sink, checked byte by byte; it only has to be installed.
 
-    Raises SnapshotFailed where something is missing, doubled, out of order or damaged, there or on the way.
+    Raises SnapshotFailed where something is missing, doubled, out of order or damaged, there or on the way,
+    or nothing comes for ``stall_ms``.
     """
     arrival: _Arrival | None = None
     kept = await run_blocking(partial(_largest, await run_blocking(sink.kept)))
-    async for part in ask(list(kept.values())):
+    async for part in _unstalled(ask(list(kept.values())), stall_ms):
         if part.HasField("manifest"):
             if arrival is not None:
                 raise SnapshotFailed("a second manifest")
@@ -115,6 +120,21 @@ async def fetch(ask: Ask, sink: SnapshotSink, run_blocking: RunBlocking) -> LogP
     arrival.check_complete()
     await run_blocking(sink.prove)
     return arrival.manifest.position
+
+
+async def _unstalled(
+    parts: AsyncIterator[FetchSnapshotResponse], stall_ms: int
+) -> AsyncGenerator[FetchSnapshotResponse]:
+    """Yield parts; who gives them may be alive and its disk not. Raises SnapshotFailed."""
+    while True:
+        try:
+            async with asyncio.timeout(stall_ms / 1000):
+                part = await anext(parts)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise SnapshotFailed(f"nothing has come for {stall_ms} ms") from None
+        yield part
 
 
 def _largest(kept: Sequence[SnapshotFile]) -> dict[str, SnapshotFile]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 import grpc
@@ -19,6 +20,7 @@ from tarry.proto.tarry_peer_pb2 import (
     RecallRequest,
     RecallResponse,
 )
+from tarry.replication.settings import SNAPSHOT_STALL_MS
 from tarry.replication.snapshot.transfer import KEPT_FILES_MAX, SnapshotFailed, StateTooNew
 from tarry.replication.spoken_peers import SpokenPeers
 from tarry.replication.transport.framing import STREAMS
@@ -126,11 +128,24 @@ class PeerServicer:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the replica is not running")
         try:
             async for part in self._serve_snapshot(request.kept, max(1, request.level)):
-                yield part
+                with _taken_in_time():
+                    yield part
         except StateTooNew as failed:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(failed))
         except SnapshotFailed as failed:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(failed))
+
+
+@contextmanager
+def _taken_in_time() -> Iterator[None]:
+    """Cancel the call where what is yielded is not taken: it keeps files, which others no longer need."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+    timer = loop.call_later(SNAPSHOT_STALL_MS / 1000, task.cancel)
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _parsed(kind: type[R], raw: bytes) -> R:

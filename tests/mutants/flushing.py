@@ -85,8 +85,8 @@ MUTANTS = (
     Mutant(
         "a_slow_flush_lets_writes_wait_on",
         "a majority's loss of power takes back what was acknowledged longer ago than flush_ms",
-        "        late = self.waits_s > self._replica.flush_ms() / 1000\n",
-        "        late = False\n",
+        "        return self.waits_s > max(self._replica.flush_ms(), LATE_MS_MIN) / 1000\n",
+        "        return False\n",
         (
             "tests/simulation/test_flushing.py"
             "::test_what_waits_for_longer_than_flush_ms_lets_no_write_be_deferred",

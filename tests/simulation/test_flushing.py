@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,8 +15,9 @@ from tarry.proto.tarry_peer_pb2 import HeartbeatReply, PeerMessage
 from tarry.replication.driver import driver
 from tarry.replication.journal.journal import Journal
 from tarry.replication.raft.membership import Membership
+from tarry.replication.status import Dropped
 from tests.simulation.lost_majority import recover, until
-from tests.simulation.playing import followers, scenario, write
+from tests.simulation.playing import EVERY_COMMAND_AN_ENTRY, followers, scenario, write
 from tests.simulation.world import SimNode, World
 
 FLUSH_MS = 200
@@ -216,9 +220,35 @@ def test_what_waits_for_longer_than_flush_ms_lets_no_write_be_deferred() -> None
         assert leader.driver._flushes.may_defer()
         await until(lambda: leader.driver.unflushed_s > FLUSH_MS / 1000)
         assert not leader.driver._flushes.may_defer()
-        leader.sync_s = 0.001
+        batch: Any = SimpleNamespace(size_bytes=1, deferred=False, puts=(), deletes=())
+        writes = leader.driver._write_journal
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(type(writes), "quick", lambda *_: True)  # as the syncs before the stall were
+            patched.setattr(type(leader.journal), "is_long", lambda *_: False)
+            assert not leader.driver._is_quick(
+                batch
+            )  # the loop would wait for the disk, and heartbeats for it
+            leader.sync_s = 0.001
+            await until(lambda: not leader.driver._flushes.late)
+            assert leader.driver._is_quick(batch)
 
     scenario(play)
+
+
+def test_messages_that_wait_for_a_disk_that_stalls_are_bounded_and_sent_again() -> None:
+    most = 20
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        follower = followers(world, leader)[0]
+        follower.running.clear()
+        await load(world, 400)
+        assert len(follower.driver._inbound) == most
+        assert follower.driver.dropped[leader.name, Dropped.STALLED] > 0
+        follower.running.set()
+        await write(world, 5)
+
+    scenario(play, replace(EVERY_COMMAND_AN_ENTRY, inbound_messages_max=most))
 
 
 def test_a_large_write_without_a_sync_tells_nothing_of_how_quick_the_disk_is(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from tarry.proto.tarry_peer_pb2 import (
 )
 from tarry.replication.driver.serve_snapshot import _begun
 from tarry.replication.snapshot.transfer import SnapshotFailed, fetch
+from tarry.replication.transport import peer_service
 
 FILES = {"empty": b"", "one": b"first file", "two": b"the second"}
 
@@ -185,3 +187,38 @@ class Given:
 )
 def test_of_a_file_only_what_follows_its_own_beginning_is_sent(kept: bytes, begun: int) -> None:
     assert _begun(Given(), 1, described("one", kept)) == begun
+
+
+async def test_a_state_of_which_no_more_comes_is_given_up() -> None:
+    """Who gives it may be alive, and its disk not: another leader is asked then."""
+
+    async def stream(kept: object) -> AsyncIterator[FetchSnapshotResponse]:
+        yield parts()[0]
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(10):
+        with pytest.raises(SnapshotFailed, match="nothing has come"):
+            await fetch(stream, Sink(), at_once, stall_ms=10)
+
+
+async def test_a_part_that_is_not_taken_ends_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the files of an old state stay on a leader's disk for whoever stopped in the middle."""
+    monkeypatch.setattr(peer_service, "SNAPSHOT_STALL_MS", 10)
+
+    async def gives() -> AsyncIterator[int]:
+        for number in range(3):
+            with peer_service._taken_in_time():
+                yield number
+
+    async def takes(pauses: bool) -> list[int]:
+        taken = []
+        async for number in gives():
+            taken.append(number)
+            if pauses:
+                await asyncio.Event().wait()
+        return taken
+
+    assert await takes(pauses=False) == [0, 1, 2]
+    await asyncio.sleep(0.05)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(takes(pauses=True))
