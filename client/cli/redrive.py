@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from tarry.client.errors import Damaged, NotFound, Refused
 from tarry.client.results import CancelOutcome, MessageState, StoredMessage
 from tarry.proto.dead_letters import DEAD_LETTERS, RESERVED
 from tarry.proto.message_id import MessageId
+from tarry.proto.reasons import Reason
 
 AT_ONCE: Final = 64
 REDRIVEN_FROM: Final = "redriven_from"
@@ -199,7 +201,8 @@ async def _placed(producer: Producer, one: Missing, log: Log, *, dry_run: bool) 
         log.note_begun(one, copy)
         if await producer.cancel(one.id) not in GONE:
             return Redriven(one, Fate.NOT_MISSING)
-    made = await producer.schedule(
+    schedule = partial(
+        producer.schedule,
         copy.topic,
         copy.body,
         delay_ms=0,
@@ -207,6 +210,11 @@ async def _placed(producer: Producer, one: Missing, log: Log, *, dry_run: bool) 
         keys=copy.keys,
         properties={**copy.properties, REDRIVEN_FROM: one.id},
         ordering_key=copy.ordering_key,
-        idempotency_key=f"{REDRIVEN_FROM}:{one.id}",
     )
+    try:
+        made = await schedule(idempotency_key=f"{REDRIVEN_FROM}:{one.id}")
+    except Refused as refused:
+        if refused.reason != Reason.LEVEL_TOO_LOW:
+            raise
+        made = await schedule()  # a cluster whose upgrade is not finished has no keys
     return Redriven(one, Fate.REDRIVEN, made.id)

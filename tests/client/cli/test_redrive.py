@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tarry.client.cli.redrive import REDRIVEN_FROM, Fate, Redriven, redrive
-from tarry.client.errors import NoRoom, OutcomeUnknown, TarryError
+from tarry.client.errors import NoRoom, OutcomeUnknown, Refused, TarryError
 from tarry.client.results import CancelOutcome, MessageState
 from tarry.proto.message_id import MessageId
+from tarry.proto.reasons import Reason
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Cluster:
         self.copies: dict[str, dict[str, Any]] = {}
         self.fails: dict[str, TarryError] = {}
         self.scheduled = 0
+        self.has_no_keys = False
 
     def producer(self) -> Cluster:
         return self
@@ -46,14 +48,16 @@ class Cluster:
         self.stored[message_id].state = MessageState.CANCELLED
         return CancelOutcome.CANCELLED
 
-    async def schedule(self, topic: str, body: bytes, *, idempotency_key: str, **more: Any) -> Any:
+    async def schedule(self, topic: str, body: bytes, *, idempotency_key: str = "", **more: Any) -> Any:
         of = more["properties"][REDRIVEN_FROM]
+        if idempotency_key and self.has_no_keys:
+            raise Refused(Reason.LEVEL_TOO_LOW, "finish the upgrade")
         error = self.fails.get(of)
         if isinstance(error, NoRoom):
             raise error
-        if idempotency_key not in self.copies:
+        if (idempotency_key or of) not in self.copies:
             self.scheduled += 1
-            self.copies[idempotency_key] = {"topic": topic, "body": body, **more}
+            self.copies[idempotency_key or of] = {"topic": topic, "body": body, **more}
         if error is not None:
             raise error
         return type("Made", (), {"id": f"copy of {of}"})()
@@ -96,6 +100,14 @@ async def test_what_was_scheduled_beside_a_failure_is_not_scheduled_again(tmp_pa
     assert fates == [Fate.DONE_BEFORE, Fate.DONE_BEFORE, Fate.REDRIVEN, Fate.DONE_BEFORE, Fate.DONE_BEFORE]
     assert cluster.scheduled == 5  # its copy was committed, and has its key
     assert len((out / "redriven.jsonl").read_text().splitlines()) == 5
+
+
+async def test_a_cluster_whose_upgrade_is_not_finished_gets_copies_without_keys(tmp_path: Path) -> None:
+    cluster, out = Cluster(2), reconciled(tmp_path, 2)
+    cluster.has_no_keys = True
+    for fate in (Fate.REDRIVEN, Fate.DONE_BEFORE):
+        assert [one.fate for one in await run(cluster, out)] == [fate] * 2
+    assert cluster.scheduled == 2
 
 
 async def test_what_the_cluster_refuses_is_told_and_keeps_no_other_from_its_copy(tmp_path: Path) -> None:
