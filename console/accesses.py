@@ -122,13 +122,12 @@ class Accesses:
             except BaseException:
                 await tried.close()
                 raise
-        if token in self._of_token:
-            await tried.close()
-        else:
-            self._of_token[token] = tried
         cookie = new_cookie()
-        self._visits[cookie] = Visit(token, self._clock_s())
+        known = self._of_token.setdefault(token, tried)
+        self._visits[cookie] = Visit(token, self._clock_s())  # before anything waits: it keeps the token
         self._make_room(token)
+        if known is not tried:
+            await tried.close()
         return cookie
 
     def sign_out(self, cookie: str) -> None:

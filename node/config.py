@@ -469,6 +469,8 @@ class _TokensFile(PydanticBaseSettingsSource):
             raise ValueError(f"tokens_file: {path}: {unreadable(error)}") from None
         except UnicodeDecodeError:
             raise ValueError(f"tokens_file: {path} is no text") from None
+        if not found:  # as a full disk leaves it: without tokens everybody may do everything
+            raise ValueError(f"tokens_file: {path} is empty: leave tokens_file out where there are no tokens")
         if not found.keys() <= IN_TOKENS_FILE:
             names = ", ".join(sorted(IN_TOKENS_FILE))
             raise ValueError(f"tokens_file: {path} has another key than {names}")

@@ -13,7 +13,7 @@ from tarry.node.ledger.export_request import Place
 from tarry.proto.ledger.arrow import PLAIN, to_stream
 from tarry.proto.ledger.parquet import open_rows
 from tarry.proto.ledger.schema import VERSION, Kind, Manifest
-from tarry.proto.ledger.segment import Closed, OpenSegment
+from tarry.proto.ledger.segment import Closed, OpenSegment, closed
 from tarry.proto.tarry_operator_pb2 import ExportLedgerRequest, ExportLedgerResponse
 
 
@@ -22,26 +22,44 @@ def export(
 ) -> Iterator[ExportLedgerResponse]:
     """Yield the responses; for a thread. A segment that retention deletes meanwhile is passed over."""
     rows_max = min(request.rows_max or rows_max, rows_max)
-    wanted = _filter(request)
     for one in found:
-        manifest = _manifest_of_open(one) if isinstance(one, OpenSegment) else one[1]
+        manifest = _manifest_of(one)
         if manifest["segment"] < begin.segment:
             continue
-        if wanted is None and not manifest["rows"] and manifest["bytes"]:
-            yield _nothing(manifest, still_open=isinstance(one, OpenSegment))
-        if not _may_hold(manifest, request):
-            continue
-        skip = begin.rows if manifest["segment"] == begin.segment else 0
-        told, done = json.dumps(manifest), 0
-        try:
-            for rows in _batches(one, rows_max):
-                known = min(max(0, skip - done), rows.num_rows)
-                done += rows.num_rows
-                if known < rows.num_rows:
-                    place = Place(manifest["segment"], done)
-                    yield from _answer(rows.slice(known), wanted, told, place)
-        except FileNotFoundError:
-            continue
+        yield from _segment(one, request, begin, rows_max)
+
+
+def _segment(
+    one: Closed | OpenSegment, request: ExportLedgerRequest, begin: Place, rows_max: int
+) -> Iterator[ExportLedgerResponse]:
+    manifest, wanted = _manifest_of(one), _filter(request)
+    if wanted is None and not manifest["rows"] and manifest["bytes"]:
+        yield _nothing(manifest, still_open=isinstance(one, OpenSegment))
+    if not _may_hold(manifest, request):
+        return
+    skip = begin.rows if manifest["segment"] == begin.segment else 0
+    told, done = json.dumps(manifest), 0
+    try:
+        for rows in _batches(one, rows_max):
+            known = min(max(0, skip - done), rows.num_rows)
+            done += rows.num_rows
+            if known < rows.num_rows:
+                yield from _answer(rows.slice(known), wanted, told, Place(manifest["segment"], done))
+    except FileNotFoundError:
+        if isinstance(one, OpenSegment) and (same := _closed_since(one)) is not None:
+            yield from _segment(same, request, Place(one.segment, max(skip, done)), rows_max)
+
+
+def _closed_since(one: OpenSegment) -> Closed | None:
+    """Return the segment as it has been closed since it was looked at; None: it is gone."""
+    for known in closed(one.ledger):
+        if (known[1]["source"], known[1]["segment"]) == (one.source, one.segment):
+            return known
+    return None
+
+
+def _manifest_of(one: Closed | OpenSegment) -> Manifest:
+    return _manifest_of_open(one) if isinstance(one, OpenSegment) else one[1]
 
 
 def _nothing(manifest: Manifest, *, still_open: bool) -> ExportLedgerResponse:

@@ -163,7 +163,7 @@ class Damage:
             except UnknownMessage:
                 self._settle(hour, self._left.get(hour, BitMap()))  # deleted: nothing is to be mended
                 return
-            except WheelDamaged as error:
+            except (WheelDamaged, OSError) as error:
                 self.indices.report(hour, str(error))
                 return
             await asyncio.sleep(0)

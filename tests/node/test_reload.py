@@ -102,6 +102,7 @@ async def test_a_file_behind_a_link_is_noticed_when_the_link_leads_elsewhere(tmp
         ),
         (f'tokens = "{SECRET}"\n', "tokens"),
         (None, "No such file"),
+        ("", "is empty"),
     ],
 )
 async def test_a_bad_file_changes_nothing_and_is_told_without_its_secrets(

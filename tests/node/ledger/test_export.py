@@ -87,6 +87,15 @@ async def test_an_export_goes_on_behind_any_part_of_it_even_once_the_segment_is_
         assert rows(told(replica, rows_max=2, resume=part.resume)) == rows(parts[at:])
 
 
+async def test_a_segment_that_is_closed_while_others_are_told_is_told_as_it_is_then(replica: Replica) -> None:
+    """Left out, it would look lost: what goes on behind the export never comes back to it."""
+    request = ExportLedgerRequest(open=True)
+    begin, found = check(request), sources(replica.ledger.disk, request)
+    assert isinstance(begin, Place)
+    await replica.ledger.close()
+    assert rows(list(export(found, request, begin, 100))) == FIRST + SECOND + OPEN
+
+
 async def test_a_segment_in_which_nothing_happened_is_told_too_unless_only_some_rows_are_asked_for(
     tmp_path: Path,
 ) -> None:
