@@ -130,8 +130,12 @@ def memory_bytes(pid: int) -> int:
 
 
 def _anonymous_bytes(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("RssAnon:")[2].split()[0]) * 1_024
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # a child that has ended meanwhile
+        return 0
+    told = status.partition("RssAnon:")[2].split()  # nothing of one that has ended and is not waited for
+    return int(told[0]) * 1_024 if told else 0
 
 
 def folder_bytes(folder: Path) -> int:
