@@ -144,10 +144,13 @@ async def redrive(
         letters = await _letters(machine, damage, queue, offsets, request)
         if request.messages_max:
             letters = letters[: request.messages_max - progress.redriven]
+        progress.redriven += len(letters) if request.dry_run else 0
         for command in [] if request.dry_run else commands(queue, letters, now_ms()):
+            if machine.queues.find(command.target_topic, command.target_group) is None:
+                continue  # deleted since: these would go to nobody
             await propose(command)
+            progress.redriven += len(command.records)
         progress.looked_at += len(offsets)
-        progress.redriven += len(letters)
         yield progress
         offset = max(offset, queue.first)  # which retention has raised meanwhile
     progress.done = True

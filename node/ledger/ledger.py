@@ -23,7 +23,7 @@ from tarry.node.ledger import went_alone
 from tarry.node.ledger.buffer import Buffer
 from tarry.node.ledger.closer import Closer
 from tarry.node.ledger.went_alone import WentAlone
-from tarry.node.ledger.writer import DAY_MS, Disk
+from tarry.node.ledger.writer import DAY_MS, Disk, Left
 from tarry.proto.ledger.chunk import Chunk
 from tarry.proto.ledger.schema import Kind, Missing, delay_detail, gap_detail
 from tarry.proto.tarry_operator_pb2 import LedgerStatus
@@ -204,7 +204,12 @@ class Ledger:
                 self._tell_alone(self._alone)
             taken, tells = self._buffer.take(), self._alone is not None and self._told_alone
             write = partial(self.disk.write, taken, self._now_ms(), sync=sync or tells)
-            if not await self._try(write):
+            try:
+                written = await self._try(write)
+            except asyncio.CancelledError:
+                self._buffer.put_back(taken)  # but for what the thread has written
+                raise
+            if not written:
                 self._buffer.put_back(taken)
                 self._something.set()
                 return
@@ -238,16 +243,22 @@ class Ledger:
     async def _begin(self) -> bool:
         found = []
         begin = partial(self.disk.begin, self._now_ms(), self._first_index)
-        if not await self._try(lambda: found.append(begin())):
-            return False
-        (left,), first = found, self._first_index
+        try:
+            if not await self._try(lambda: found.append(begin())):
+                return False
+        finally:  # also where who waits is cancelled: nobody asks again what was left
+            for left in found:
+                self._note_left(left)
+        return True
+
+    def _note_left(self, left: Left) -> None:
+        first = self._first_index
         if left.covered is None and first:
             self._gap(Missing.ALL, 0, first, "BEGUN")
         elif left.covered is not None and left.covered < first:
             self._gap(Missing.ALL, left.covered, first, "UNWRITTEN")
         if left.killed:
             self._gap(Missing.NODE_MADE, left.covered or 0, left.covered or 0, "KILLED")
-        return True
 
     def _tell_alone(self, alone: WentAlone) -> None:
         """Add the row of it; once more at the next write, where the buffer has no room for it."""

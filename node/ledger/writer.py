@@ -54,7 +54,9 @@ class Disk:
         self._next = 1 + max(numbers | {one.segment for one in left}, default=0)
         self.segments, self.bytes = deque(own), sum(manifest["bytes"] for _, manifest in own)
         covered = [manifest["last_index"] for _, manifest in own] + [one.covered for one in self.sealed]
-        self._delete_old(now_ms)
+        # the clock of a node that has just started is its own, and may be years ahead
+        newest_ms = max((manifest["last_at_ms"] for _, manifest in own), default=now_ms)
+        self._delete_old(min(now_ms, newest_ms))
         self._start(first_index)
         return Left(max(covered, default=None), bool(left))
 

@@ -6,13 +6,15 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tarry.node.config import CheckTimes
+from tarry.node.delivery import redrive as redrives
 from tarry.node.delivery import retries
-from tarry.node.delivery.redrive import BATCH, Letter, believed, read, redrive
+from tarry.node.delivery.redrive import BATCH, Letter, believed, commands, read, redrive
 from tarry.node.delivery.retries import Delay
 from tarry.node.repair.record_reads import RecordReads
 from tarry.node.repair.records import Damage
@@ -185,6 +187,30 @@ async def test_a_group_that_is_called_transactions_gets_its_own_letters_and_no_t
     *_, done = [step async for step in steps]
     assert isinstance(done, RedriveResponse)
     assert (done.looked_at, done.redriven, done.done) == (2, 1, True)
+
+
+async def test_a_letter_of_a_group_that_is_deleted_as_it_is_given_back_stays(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its copy would lie in a queue that is nobody's."""
+
+    def and_deletes(*given: Any) -> list[log_pb.RetryCommand]:
+        made = commands(*given)
+        assert made
+        apply(machine, encode(log_pb.DeleteGroupCommand(topic="t", group="g", now_ms=NOW_MS)))
+        return made
+
+    async def propose(command: Any) -> None:
+        assert isinstance(command, log_pb.SubscribeCommand)
+        apply(machine, encode(command))
+
+    monkeypatch.setattr(redrives, "commands", and_deletes)
+    request = RedriveRequest(topic=LETTERS)
+    steps = redrive(machine, Damage(machine, 0), propose, lambda: NOW_MS, request, 1 << 20)
+    *_, done = [step async for step in steps]
+    assert isinstance(done, RedriveResponse)
+    assert (done.redriven, done.done) == (0, True)
+    assert machine.queues.find("t", "g") is None
 
 
 def test_bytes_that_are_no_record_are_no_letter(machine: Machine) -> None:

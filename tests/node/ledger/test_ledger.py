@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import subprocess
 import sys
 import threading
@@ -332,7 +333,9 @@ async def test_the_oldest_segments_go_when_there_are_too_many_bytes_or_they_are_
     disk = make(retention_ms=10_000, disk_bytes_max=kept[0][1]["bytes"] * 2 + 9).ledger.disk
     disk.begin(NOW_MS + 10_001, 4)
     assert [path for path, _ in closed(replica.ledger.folder)] == [path for path, _ in kept[2:]]
-    disk.begin(NOW_MS + 20_001, 4)
+    disk.begin(NOW_MS + 365 * 24 * 3_600_000, 4)  # a clock that nobody has confirmed yet deletes nothing
+    assert [path for path, _ in closed(replica.ledger.folder)] == [path for path, _ in kept[2:]]
+    disk.close_sealed(NOW_MS + 20_001)
     assert [path for path, _ in closed(replica.ledger.folder)] == [path for path, _ in kept[3:]]
 
 
@@ -369,6 +372,50 @@ async def test_who_cancels_a_write_waits_for_the_thread_so_that_closing_never_be
     with pytest.raises(asyncio.CancelledError):
         await writing
     assert disk.open is not None
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_write_that_is_cancelled_loses_neither_its_rows_nor_the_gap_of_a_kill(
+    make: Callable[..., Replica], monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """A node that is told to stop right after its start, or a reader whose time is over."""
+    killed = make()
+    killed.apply(schedule([NOW_MS + 1]))
+    await killed.ledger.write()
+    replica = make()
+    replica.apply(schedule([NOW_MS + 1]))
+    disk, at, goes_on = replica.ledger.disk, threading.Event(), threading.Event()
+
+    async def cancelled(name: str) -> None:
+        """Cancel a write while the disk does this."""
+        does: Callable[..., Any] = getattr(disk, name)
+
+        def slow(*given: Any, **named: Any) -> Any:
+            at.set()
+            assert goes_on.wait(60)
+            if fails and name == "write":
+                raise OSError(errno.EIO, "the disk hangs, and then fails")
+            return does(*given, **named)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(disk, name, slow)
+            writing = asyncio.create_task(replica.ledger.write())
+            assert await asyncio.to_thread(at.wait, 60)
+            writing.cancel()
+            goes_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await writing
+        at.clear()
+        goes_on.clear()
+
+    await cancelled("begin")
+    await cancelled("write")
+    await replica.ledger.close()
+    told = [row for _, rows in segments(replica) for row in rows]
+    assert [row["detail"] for row in told if row["kind"] == "gap"] == ["node_made 1..1 KILLED"]
+    assert (
+        sum(row["kind"] == "scheduled" for row in told) == 2
+    )  # what was killed, and this one, told once each
 
 
 def test_a_node_does_without_pyarrow_until_somebody_asks_for_its_ledger() -> None:
