@@ -55,7 +55,8 @@ class Checkpoints:
         """Write until cancelled. Raises OSError, CheckpointRefused: the process must end."""
         while True:
             await asyncio.sleep(self._settings.checkpoint_ms / 1000)
-            if self._machine.applied_index > self._written:
+            failed = self._failed and not self.writing.locked()  # as who fetches the state had asked for it
+            if failed or self._machine.applied_index > self._written:
                 await self.write()
 
     async def write(self) -> bytes:

@@ -24,7 +24,7 @@ from tarry.replication.snapshot.state_damage import StateDamage, damage_in
 from tarry.replication.snapshot.state_folder import StateFolder
 from tarry.replication.snapshot.transfer import SnapshotFailed
 from tarry.replication.state_machine import levels
-from tarry.replication.state_machine.checkpoint import CheckpointStore
+from tarry.replication.state_machine.checkpoint import CheckpointRefused, CheckpointStore
 from tarry.replication.state_machine.machine import Machine
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import QueueDamaged
@@ -84,7 +84,10 @@ class StateSource:
         self._run_blocking = run_blocking
 
     async def open_snapshot(self) -> FilesSnapshot:
-        """Return the state as of a new checkpoint. Raises SnapshotFailed where a file of it is damaged."""
+        """Return the state as of a new checkpoint.
+
+        Raises SnapshotFailed where a file of it is damaged, or no checkpoint can be written.
+        """
         self._machine.snapshots += 1  # before the checkpoint, so that no later one deletes what it names
         try:
             return await self._open()
@@ -93,7 +96,10 @@ class StateSource:
             raise
 
     async def _open(self) -> FilesSnapshot:
-        written = await self._checkpoint()
+        try:
+            written = await self._checkpoint()
+        except CheckpointRefused as refused:
+            raise SnapshotFailed(str(refused)) from refused
         root, queues = self._machine.folder, self._machine.queues
         try:
             damage = await self._run_blocking(partial(damage_in, root, written))

@@ -332,6 +332,10 @@ class WholeNode(SimNode):
         except DAMAGED as damage:
             if self.alive:
                 self.set_aside(damage)
+        except CheckpointRefused as refused:  # one has failed that a peer had asked for
+            self.world.note(f"{self.name} ends: {refused}")
+            self.crash()
+            self.start(self.world.members)  # as whoever looks after it does
         except DiskFailed as failed:
             self.note_failure(failed)
             if not (self.state_fails or self.core.checkpoints.writing.locked()):  # one at a time

@@ -62,12 +62,18 @@ async def test_once_a_checkpoint_has_failed_this_process_writes_no_other(tmp_pat
     machine.queues[0].flush()
     (segment,) = machine.folder.glob("ready/0/*.ready")
     segment.rename(segment.with_suffix(".away"))  # cannot be synced
-    checkpoints = Checkpoints(machine, Dispatch(), lambda index: None)
+    checkpoints = Checkpoints(machine, Dispatch(checkpoint_ms=10), lambda index: None)
     with pytest.raises(FileNotFoundError):
         await checkpoints.write()
     segment.with_suffix(".away").rename(segment)
     with pytest.raises(CheckpointRefused):
         await checkpoints.write()
+    checkpoints._written = (
+        machine.applied_index
+    )  # nothing is applied, as where this node is to give its state
+    async with asyncio.timeout(10):
+        with pytest.raises(CheckpointRefused):  # the process must end, whoever had asked for the first one
+            await checkpoints.run()
     await checkpoints.close(write=False)
     machine.close()
     assert stored(machine.folder).applied_index == 0

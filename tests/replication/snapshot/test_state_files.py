@@ -26,7 +26,7 @@ from tarry.replication.snapshot.state_files import CHECKPOINT_NAME, FilesSnapsho
 from tarry.replication.snapshot.state_folder import PointerDamaged, StateFolder
 from tarry.replication.snapshot.transfer import SnapshotFailed
 from tarry.replication.state_machine import commands
-from tarry.replication.state_machine.checkpoint import CheckpointDamaged
+from tarry.replication.state_machine.checkpoint import CheckpointDamaged, CheckpointRefused
 from tarry.replication.state_machine.levels import AnotherVersion
 from tarry.replication.state_machine.machine import Machine, MachineSettings
 from tarry.replication.state_machine.queue_checksums import QueueProof
@@ -524,3 +524,17 @@ async def test_who_writes_into_a_replaced_state_ends_nothing_and_the_next_start_
     assert not replaced.exists()
     for machine in (giver, taker):
         machine.close()
+
+
+async def test_where_no_checkpoint_can_be_written_no_state_is_given_and_who_asks_asks_again(
+    tmp_path: Path,
+) -> None:
+    _, machine = replica(tmp_path)
+
+    async def refused() -> bytes:
+        raise CheckpointRefused("a checkpoint could not be written")
+
+    with pytest.raises(SnapshotFailed, match="could not be written"):
+        await StateSource(machine, refused).open_snapshot()
+    assert machine.snapshots == 0
+    machine.close()
