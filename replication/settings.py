@@ -60,9 +60,7 @@ class ReplicationSettings:
     retained_bytes_max: int = 64 << 20  # of entries kept for slow followers when the journal is compacted
     snapshot_retained_bytes_max: int = 1 << 30  # of entries kept for who takes a state meanwhile
     snapshot_retry_ms: int = 1000
-    snapshot_stall_ms: int = (
-        SNAPSHOT_STALL_MS  # without a part, or with one that is not taken; then it is asked for anew
-    )
+    snapshot_stall_ms: int = SNAPSHOT_STALL_MS  # without a part; then the state is asked for anew
     transfer_lag_max: int = 64  # entries; a member with more to apply would lead and not serve
     learner_lag_max: int = 64  # entries; a learner this close may become a member
 

@@ -97,15 +97,19 @@ def give_disk(node: LocalNode) -> None:
 def slow_syncs(folder: Path, delay_ms: int) -> dict[str, str]:
     """Return the environment of processes whose every sync takes `delay_ms` longer; the folder stays."""
     told = folder / "fsync"
-    told.write_text(f"{delay_ms} 0\n")
+    _tell(told, delay_ms, error=0)
     return {"LD_PRELOAD": str(shim(folder)), "TARRY_FSYNC": str(told)}
 
 
 def set_disk(node: LocalNode, delay_ms: int = 0, error: int = 0) -> None:
     """Make every sync take `delay_ms` longer from now on, and fail with an errno, if any."""
-    fresh = _told(node).with_suffix(".fresh")
+    _tell(_told(node), delay_ms, error)
+
+
+def _tell(told: Path, delay_ms: int, error: int) -> None:
+    fresh = told.with_suffix(".fresh")
     fresh.write_text(f"{delay_ms} {error}\n")
-    fresh.replace(_told(node))
+    fresh.replace(told)
 
 
 def _told(node: LocalNode) -> Path:

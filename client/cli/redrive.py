@@ -135,10 +135,12 @@ class Log:
         self._append([{"id": one.missing.id, "copy": one.copy} for one in done])
 
     def _append(self, rows: list[dict[str, Any]]) -> None:
-        with self._path.open("a") as file:
-            if file.tell() and not self._path.read_bytes().endswith(b"\n"):
-                file.write("\n")
-            file.writelines(json.dumps(row) + "\n" for row in rows)
+        with self._path.open("a+b") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # a crash has cut the last line off
+                    file.write(b"\n")
+            file.writelines(json.dumps(row).encode() + b"\n" for row in rows)
             file.flush()
             os.fsync(file.fileno())
 

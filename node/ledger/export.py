@@ -22,17 +22,21 @@ def export(
 ) -> Iterator[ExportLedgerResponse]:
     """Yield the responses; for a thread. A segment that retention deletes meanwhile is passed over."""
     rows_max = min(request.rows_max or rows_max, rows_max)
+    wanted = _filter(request)
     for one in found:
-        manifest = _manifest_of(one)
-        if manifest["segment"] < begin.segment:
-            continue
-        yield from _segment(one, request, begin, rows_max)
+        yield from _segment(one, request, wanted, begin, rows_max)
 
 
 def _segment(
-    one: Closed | OpenSegment, request: ExportLedgerRequest, begin: Place, rows_max: int
+    one: Closed | OpenSegment,
+    request: ExportLedgerRequest,
+    wanted: pc.Expression | None,
+    begin: Place,
+    rows_max: int,
 ) -> Iterator[ExportLedgerResponse]:
-    manifest, wanted = _manifest_of(one), _filter(request)
+    manifest = _manifest_of_open(one) if isinstance(one, OpenSegment) else one[1]
+    if manifest["segment"] < begin.segment:
+        return
     if wanted is None and not manifest["rows"] and manifest["bytes"]:
         yield _nothing(manifest, still_open=isinstance(one, OpenSegment))
     if not _may_hold(manifest, request):
@@ -47,7 +51,7 @@ def _segment(
                 yield from _answer(rows.slice(known), wanted, told, Place(manifest["segment"], done))
     except FileNotFoundError:
         if isinstance(one, OpenSegment) and (same := _closed_since(one)) is not None:
-            yield from _segment(same, request, Place(one.segment, max(skip, done)), rows_max)
+            yield from _segment(same, request, wanted, Place(one.segment, max(skip, done)), rows_max)
 
 
 def _closed_since(one: OpenSegment) -> Closed | None:
@@ -56,10 +60,6 @@ def _closed_since(one: OpenSegment) -> Closed | None:
         if (known[1]["source"], known[1]["segment"]) == (one.source, one.segment):
             return known
     return None
-
-
-def _manifest_of(one: Closed | OpenSegment) -> Manifest:
-    return _manifest_of_open(one) if isinstance(one, OpenSegment) else one[1]
 
 
 def _nothing(manifest: Manifest, *, still_open: bool) -> ExportLedgerResponse:
