@@ -37,11 +37,12 @@ class Stolen:
         self._before = psutil.cpu_times()
 
     def percent(self) -> float | None:
-        """Return its share of all cores' time; None where the system does not say."""
+        """Return its share of all cores' time; None where the system does not say, or not one tick passed."""
         now = psutil.cpu_times()
-        if not hasattr(now, "steal"):
+        counted_s = sum(now) - sum(self._before)  # in steps of the system's tick: nothing within one
+        if not hasattr(now, "steal") or not counted_s:
             return None
-        return float(round(100 * (now.steal - self._before.steal) / (sum(now) - sum(self._before)), 1))
+        return float(round(100 * (now.steal - self._before.steal) / counted_s, 1))
 
 
 def caption(found: Mapping[str, Any]) -> str:
