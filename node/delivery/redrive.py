@@ -148,8 +148,8 @@ async def redrive(
         for command in [] if request.dry_run else commands(queue, letters, now_ms()):
             if machine.queues.find(command.target_topic, command.target_group) is None:
                 continue  # deleted since: these would go to nobody
-            await propose(command)
-            progress.redriven += len(command.records)
+            if not isinstance(await propose(command), Refusal):  # it was deleted behind the look at it
+                progress.redriven += len(command.records)
         progress.looked_at += len(offsets)
         yield progress
         offset = max(offset, queue.first)  # which retention has raised meanwhile

@@ -253,6 +253,8 @@ class Ledger:
 
     def _note_left(self, left: Left) -> None:
         first = self._first_index
+        for path in left.damaged:
+            log.warning("a segment of the ledger has a damaged manifest", path=str(path.with_suffix(".json")))
         if left.covered is None and first:
             self._gap(Missing.ALL, 0, first, "BEGUN")
         elif left.covered is not None and left.covered < first:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tarry.node.ledger.buffer import Stretch
 from tarry.node.ledger.closer import Closer
 from tarry.proto.files import free_bytes
 from tarry.proto.ledger.chunk import pack
-from tarry.proto.ledger.segment import Closed, OpenSegment, closed, delete, recover
+from tarry.proto.ledger.segment import Closed, OpenSegment, closed_and_damaged, delete, recover
 
 DAY_MS = 86_400_000
 
@@ -23,6 +24,7 @@ class Left:
 
     covered: int | None  # all up to here is told of; None: there is no ledger
     killed: bool  # the last one did not close its segment
+    damaged: Sequence[Path]  # Parquet files whose manifests say nothing: they are left alone
 
 
 class Disk:
@@ -44,21 +46,23 @@ class Disk:
     def begin(self, now_ms: int, first_index: int) -> Left:
         """Find what a killed process left, to be closed, and open a segment."""
         left = recover(self.folder, self._source)
-        own = [known for known in closed(self.folder) if known[1]["source"] == self._source]
+        every, damaged = closed_and_damaged(self.folder)
+        own = [known for known in every if known[1]["source"] == self._source]
         numbers = {manifest["segment"] for _, manifest in own}
         for one in left:
             if one.segment in numbers:  # closed, and then killed
                 one.path.unlink()
-        self._remove_unfinished({path for path, _ in own})
+        self._remove_unfinished({path for path, _ in own} | set(damaged))
         self.sealed = [one for one in left if one.segment not in numbers]
-        self._next = 1 + max(numbers | {one.segment for one in left}, default=0)
+        numbers |= {one.segment for one in left} | set(self._numbers(damaged))
+        self._next = 1 + max(numbers, default=0)
         self.segments, self.bytes = deque(own), sum(manifest["bytes"] for _, manifest in own)
         covered = [manifest["last_index"] for _, manifest in own] + [one.covered for one in self.sealed]
         # the clock of a node that has just started is its own, and may be years ahead
         newest_ms = max((manifest["last_at_ms"] for _, manifest in own), default=now_ms)
         self._delete_old(min(now_ms, newest_ms))
         self._start(first_index)
-        return Left(max(covered, default=None), bool(left))
+        return Left(max(covered, default=None), bool(left), damaged)
 
     def write(self, stretches: list[Stretch], now_ms: int, *, sync: bool) -> None:
         """Add rows to the open segment, or that nothing happened up to an index; behind a hole begin another.
@@ -130,8 +134,18 @@ class Disk:
 
     def _remove_unfinished(self, finished: set[Path]) -> None:
         for path in self.folder.glob("date=*/*.parquet*"):
-            if path.name.rsplit("-", 4)[0].lstrip(".") == self._source and path not in finished:
+            if self._is_own(path) and path not in finished:
                 path.unlink()  # its open segment is still there
+
+    def _numbers(self, closed: Sequence[Path]) -> Iterator[int]:
+        """Yield the numbers in the names of this node's own segments."""
+        for path in closed:
+            number = path.stem.rpartition("-")[2]
+            if self._is_own(path) and number.isdecimal():
+                yield int(number)
+
+    def _is_own(self, path: Path) -> bool:
+        return path.name.rsplit("-", 4)[0].lstrip(".") == self._source
 
     def _seal(self, first_index: int) -> None:
         """Let the next segment begin; one that tells of nothing gives it its number."""

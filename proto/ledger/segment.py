@@ -20,14 +20,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_origin, get_type_hints
 
 import google_crc32c
 
 from tarry.proto.files import sync_path
-from tarry.proto.ledger.schema import Manifest
+from tarry.proto.ledger.schema import VERSION, Manifest
 
 _FRAME: Final = struct.Struct("<IIqI")
+_KINDS: Final = {name: get_origin(hint) or hint for name, hint in get_type_hints(Manifest).items()}
+"""Of a manifest's values."""
 
 Closed: TypeAlias = tuple[Path, Manifest]
 """A closed segment: its Parquet file, and what its manifest says."""
@@ -104,8 +106,10 @@ def recover(ledger: Path, source: str) -> list[OpenSegment]:
     What a process of that run is just closing is waited for.
     """
     found = []
-    for path in (ledger / "open").glob("*.rows"):
+    for path in (ledger / "open").glob("*-*-*.rows"):
         run, segment, first = path.stem.rsplit("-", 2)
+        if not (segment.isdecimal() and first.isdecimal()):
+            continue  # somebody else's
         left = OpenSegment(ledger, source, run, int(segment), int(first))
         with suppress(FileNotFoundError), left.locked():
             for _, (left.covered, rows), left.bytes in _frames(path):
@@ -117,11 +121,33 @@ def recover(ledger: Path, source: str) -> list[OpenSegment]:
 
 def closed(ledger: Path) -> list[Closed]:
     """Return the closed segments' Parquet files and manifests, in the order of their writing."""
-    found = []
+    return closed_and_damaged(ledger)[0]
+
+
+def closed_and_damaged(ledger: Path) -> tuple[list[Closed], list[Path]]:
+    """Return likewise, and the Parquet files whose manifests do not say what a manifest does."""
+    found: list[Closed] = []
+    damaged: list[Path] = []
     for path in ledger.glob("date=*/*.json"):
         with suppress(FileNotFoundError):  # deleted meanwhile
-            found.append((path.with_suffix(".parquet"), Manifest(json.loads(path.read_bytes()))))  # type: ignore[misc]
-    return sorted(found, key=lambda one: one[1]["segment"])
+            manifest, parquet = _manifest(path.read_bytes()), path.with_suffix(".parquet")
+            if manifest is None:
+                damaged.append(parquet)
+            else:
+                found.append((parquet, manifest))
+    return sorted(found, key=lambda one: one[1]["segment"]), sorted(damaged)
+
+
+def _manifest(data: bytes) -> Manifest | None:
+    try:
+        told = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or told.get("version") != VERSION:
+        return None
+    if not all(isinstance(told.get(name), kind) for name, kind in _KINDS.items()):
+        return None
+    return Manifest(**told)  # type: ignore[typeddict-item]
 
 
 def delete(parquet: Path) -> None:

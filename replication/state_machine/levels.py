@@ -86,6 +86,9 @@ CLUSTER_SETTINGS: Final = 2
 RETRIES_EXPIRE: Final = 2
 """From which on a trim opens lanes that wait for a retry which goes: 0.2.0 keeps them closed for good."""
 
+RETRIES_REACH: Final = 2
+"""From which on a retry for a deleted group is refused: 0.2.0 makes a queue that nobody consumes."""
+
 
 class AnotherVersion(Exception):
     """The log or the state is another version's, and is not touched; the message says what to do."""

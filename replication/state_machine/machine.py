@@ -51,7 +51,7 @@ from tarry.replication.state_machine.ready_queue import FileChanges
 from tarry.replication.state_machine.recurring import Recurring
 from tarry.replication.state_machine.recurring_table import Schedules
 from tarry.replication.state_machine.refusal import Refusal
-from tarry.replication.state_machine.schedule import Scheduler
+from tarry.replication.state_machine.schedule import DUE_MS_MAX, Scheduler
 from tarry.replication.state_machine.transaction_table import Transactions
 from tarry.replication.state_machine.transactions import Transacting
 from tarry.wheel.state import HOUR_MS, CancelOutcome, Taken, WheelSettings, WheelState
@@ -299,17 +299,19 @@ class Machine:
         columns = {len(due_ms), len(mask), len(lane), len(command.records)}
         if columns != ({0} if command.dropped else {len(offsets)}):
             return Refusal(Reason.COLUMNS_DIFFER, "the command's columns differ in length")
+        if self.level >= levels.RETRIES_REACH and (gone := self._gone(command)):
+            return gone
         stale = self._settle(command, offsets)
         if isinstance(stale, Refusal):
             return stale
-        keep = np.flatnonzero(~np.isin(offsets, offsets[stale]))
+        keep = np.flatnonzero(~stale)
         if command.dropped:
             return self._dropped(command, keep, offsets[stale])
         target = self.queues.of(command.target_topic, command.target_group)
         if not target.group and self.level >= levels.LETTERS:
             self.queues.note_letters(command.queue, command.group, target)
         if len(keep):
-            due = np.maximum(due_ms[keep], command.now_ms)
+            due = np.clip(due_ms[keep], command.now_ms, DUE_MS_MAX)
             if self.events.wanted:
                 for event in event_details.retried(self.wheel, self.queues, command, keep, due):
                     self.events.add(event)
@@ -330,6 +332,13 @@ class Machine:
             if command.lane and target.group == command.group:  # not redriven: that comes after its key
                 self.queues.block(target.queue, lane[keep], placed)
         return Acked(offsets[stale])
+
+    def _gone(self, command: log_pb.RetryCommand) -> Refusal | None:
+        """Return the refusal of a retry for a group that was deleted before it: a redrive's, into another."""
+        topic, group = command.target_topic, command.target_group
+        if not group or self.queues.find(topic, group) is not None:
+            return None
+        return Refusal(Reason.GROUP_UNKNOWN, f"topic {topic!r} has no group {group!r}")
 
     def _dropped(
         self, command: log_pb.RetryCommand, keep: NDArray[np.intp], stale: NDArray[np.uint64]

@@ -7,6 +7,16 @@ from tests.mutants.mutant import Mutant
 CLOSER = "tests/node/ledger/test_closer.py"
 MUTANTS = (
     Mutant(
+        "a_damaged_manifest_takes_its_segment_along",
+        "a start deletes rows that only their manifest does not vouch for",
+        "        self._remove_unfinished({path for path, _ in own} | set(damaged))\n",
+        "        self._remove_unfinished({path for path, _ in own})\n",
+        (
+            "tests/node/ledger/test_damaged_manifests.py::"
+            "test_a_node_leaves_a_segment_alone_whose_manifest_is_damaged",
+        ),
+    ),
+    Mutant(
         "the_process_that_closes_segments_has_the_usual_priority",
         "deliveries wait for it",
         "    os.setpriority(os.PRIO_PROCESS, pid, NICE)\n",

@@ -19,6 +19,18 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "a_redrive_reaches_groups_that_are_gone",
+        "a dead letter lies in a queue that nobody consumes, and nobody can make consume",
+        "        if not group or self.queues.find(topic, group) is not None:\n            return None\n",
+        "        if True:\n            return None\n",
+        (
+            "tests/replication/state_machine/test_retries.py::"
+            "test_a_redrive_behind_the_deletion_of_its_group_leaves_the_letter_where_it_is",
+            "tests/node/delivery/test_redrive.py::"
+            "test_a_letter_that_is_refused_for_a_deletion_on_its_way_is_not_counted",
+        ),
+    ),
+    Mutant(
         "fields_have_the_level_of_their_command",
         "an earlier version applies the command without the field",
         "*(level for name, level in fields.items() if _has(command, name))",

@@ -213,6 +213,23 @@ async def test_a_letter_of_a_group_that_is_deleted_as_it_is_given_back_stays(
     assert machine.queues.find("t", "g") is None
 
 
+async def test_a_letter_that_is_refused_for_a_deletion_on_its_way_is_not_counted(machine: Machine) -> None:
+    async def propose(command: Any) -> object:
+        if isinstance(command, log_pb.SubscribeCommand):
+            return apply(machine, encode(command))
+        apply(machine, encode(log_pb.DeleteGroupCommand(topic="t", group="g", now_ms=NOW_MS)))
+        (outcome,) = machine.apply(machine.applied_index + 1, 1, [encode(command)])
+        return outcome
+
+    apply(machine, RAISE)
+    steps = redrive(
+        machine, Damage(machine, 0), propose, lambda: NOW_MS, RedriveRequest(topic=LETTERS), 1 << 20
+    )
+    *_, done = [step async for step in steps]
+    assert isinstance(done, RedriveResponse)
+    assert (done.redriven, done.done) == (0, True)
+
+
 def test_bytes_that_are_no_record_are_no_letter(machine: Machine) -> None:
     (unit,) = machine.queues.of(LETTERS).read(0, 1)
     assert read(b"\xff", 0, unit, RedriveRequest()) is None
