@@ -133,7 +133,7 @@ class LoggedEntry(_message.Message):
     def __init__(self, term: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
 
 class Append(_message.Message):
-    __slots__ = ("term", "prev_index", "prev_term", "commit_index", "sequence", "entries", "prev_chain", "deferred")
+    __slots__ = ("term", "prev_index", "prev_term", "commit_index", "sequence", "entries", "prev_chain", "deferred", "members")
     TERM_FIELD_NUMBER: _ClassVar[int]
     PREV_INDEX_FIELD_NUMBER: _ClassVar[int]
     PREV_TERM_FIELD_NUMBER: _ClassVar[int]
@@ -142,6 +142,7 @@ class Append(_message.Message):
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     PREV_CHAIN_FIELD_NUMBER: _ClassVar[int]
     DEFERRED_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
     term: int
     prev_index: int
     prev_term: int
@@ -150,7 +151,8 @@ class Append(_message.Message):
     entries: _containers.RepeatedCompositeFieldContainer[LoggedEntry]
     prev_chain: int
     deferred: bool
-    def __init__(self, term: _Optional[int] = ..., prev_index: _Optional[int] = ..., prev_term: _Optional[int] = ..., commit_index: _Optional[int] = ..., sequence: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[LoggedEntry, _Mapping]]] = ..., prev_chain: _Optional[int] = ..., deferred: _Optional[bool] = ...) -> None: ...
+    members: MemberList
+    def __init__(self, term: _Optional[int] = ..., prev_index: _Optional[int] = ..., prev_term: _Optional[int] = ..., commit_index: _Optional[int] = ..., sequence: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[LoggedEntry, _Mapping]]] = ..., prev_chain: _Optional[int] = ..., deferred: _Optional[bool] = ..., members: _Optional[_Union[MemberList, _Mapping]] = ...) -> None: ...
 
 class Appended(_message.Message):
     __slots__ = ("term", "sequence", "next_index", "success", "reset", "flushed_index")

@@ -545,7 +545,8 @@ class Driver:
 
         An address that was heard ends as the log grows as long as its sender's, and so has the same change.
         """
-        return self._journal.membership_changes, self._membership.hearsay, self._journal.cluster_incarnation
+        journal, membership = self._journal, self._membership
+        return journal.membership_changes, membership.hearsay, membership.told, journal.cluster_incarnation
 
     def _link(self, peer: str, up: bool) -> None:
         self._replica.consensus.log_replication.link(peer, up)

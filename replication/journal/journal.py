@@ -242,9 +242,11 @@ class Journal:
         if position.term > self._head.term:
             self.set_term(position.term, None)
 
-    def set_members(self, members: Mapping[str, str]) -> None:
-        """Set the members of a cluster's first start, addresses by node."""
-        self._head.members.CopyFrom(MemberList(addresses=members))
+    def set_members(self, members: Mapping[str, str] | MemberList) -> None:
+        """Set the members as of `first_index`: those of a cluster's first start, addresses by node, or
+        as a leader has told them."""
+        told = members if isinstance(members, MemberList) else MemberList(addresses=members)
+        self._head.members.CopyFrom(told)
         self._staged.head = True
 
     def join(self) -> None:

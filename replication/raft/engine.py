@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
+from tarry.proto.tarry_peer_pb2 import MembershipChange
 from tarry.replication.clock import Clock
 from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.records import membership_payload
 from tarry.replication.raft.guarded_syncobj import GuardedSyncObj, Seam, configuration, member, set_time
 from tarry.replication.settings import ReplicationSettings
 from tarry.replication.status import Role
@@ -205,6 +207,12 @@ class Engine(EngineState):
         self._enter()._SyncObj__readonlyNodes.add(member(peer))
         self._raft._SyncObj__raftNextIndex[member(peer)] = self._journal.last_index + 1
         self._raft._SyncObj__raftMatchIndex[member(peer)] = 0
+
+    def begin_with(self, members: Set[str]) -> None:
+        """Take other members as of the journal's first entry; there must be no later changes in it."""
+        for node in sorted(members ^ self.voters):
+            change = MembershipChange(node=node, remove=node in self.voters)
+            self._enter().change_cluster(membership_payload(change))
 
     def drop_learner(self, peer: str) -> None:
         self._raft._SyncObj__readonlyNodes.discard(member(peer))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tarry.proto.tarry_peer_pb2 import Append, Appended, NeedSnapshot, PeerMessage
+from tarry.proto.tarry_peer_pb2 import Append, Appended, MemberList, NeedSnapshot, PeerMessage
 from tarry.replication.raft.context import Context
 from tarry.replication.raft.elections import Elections
 from tarry.replication.raft.guard import appends
@@ -12,7 +12,9 @@ from tarry.replication.raft.guard import appends
 
 class LogReplication:
     def __init__(self, context: Context, elections: Elections) -> None:
+        self._node = context.node
         self._engine = context.engine
+        self._membership = context.membership
         self._journal = context.journal
         self._peers = context.peers
         self._outbox = context.outbox
@@ -42,6 +44,8 @@ class LogReplication:
         self._elections.demand_one_leader(peer, append.term)
         self._elections.hear_leader(peer, append.term)
         plan = appends.plan(append, self._journal, self._engine.commit_index)
+        if plan.success and append.HasField("members"):
+            self._begin_with(append)
         first = plan.prev_index + 1
         self._engine.deliver(
             peer,
@@ -73,6 +77,10 @@ class LogReplication:
                 flushed_index=flushed,
             ),
         )
+
+    def _begin_with(self, append: Append) -> None:
+        if self._membership.begin_with(append.members, append.prev_index):
+            self._engine.begin_with(append.members.addresses.keys() - {self._node})
 
     def on_appended(self, peer: str, answer: Appended) -> None:
         if self._elections.is_ahead(answer.term) or not self._elections.is_of_this_leadership(answer.term):
@@ -170,6 +178,8 @@ class LogReplication:
         append.prev_index, append.prev_term = message["prevLogIdx"], message["prevLogTerm"]
         if self._journal.first_index <= append.prev_index <= self._journal.last_index:
             append.prev_chain = self._journal.chain_at(append.prev_index)
+        if append.prev_index == self._journal.first_index:
+            append.members.CopyFrom(self._journal.members or MemberList())
         append.commit_index = progress.told_commit_index = message["commit_index"]
         append.sequence = flow.sent(size_bytes, now)
         append.deferred = self._flush_ms() > 0 and append.prev_index >= self._flush_to

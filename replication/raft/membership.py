@@ -40,8 +40,25 @@ class Membership:
         """Addresses by node, of members that others know of and this log has not: they may speak here and are
         answered, or whoever missed the addition of a node could never hear it as its leader. With an address
         that a node says of itself goes the end of its log: this log is believed once it is as good."""
+        self.told: MemberList | None = None
+        """As of the journal's start, where a leader has told them since this was made."""
         if journal.members is None:
             journal.set_members(configured)
+
+    def begin_with(self, members: MemberList, index: int) -> bool:
+        """Take in the members as of an index, from a leader whose log begins there; return whether they are
+        others than it was begun with.
+
+        A newcomer counts majorities by them, not by those of its configuration, which may be incomplete.
+        """
+        journal = self._journal
+        if not journal.joined or index != journal.first_index or journal.membership_changes:
+            return False
+        if members == journal.members:
+            return False
+        journal.set_members(members)
+        self.told = members
+        return True
 
     def at(self, index: int) -> MemberList:
         """Return the members as of an index not before the journal's start."""

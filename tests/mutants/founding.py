@@ -17,6 +17,26 @@ BEGUN = f"{PLAYED}::test_a_new_cluster_begins_with_a_majority_and_the_others_whe
 
 MUTANTS = (
     Mutant(
+        "a_newcomer_keeps_its_own_list_of_members",
+        "two of four elect a leader, and acknowledge, where one of them was told of one founder only",
+        "        if not journal.joined or index != journal.first_index or journal.membership_changes:\n",
+        "        if True:\n",
+        (
+            "tests/simulation/test_state_and_members.py::"
+            "test_a_newcomer_counts_majorities_by_the_members_and_not_by_a_list_that_lacks_some",
+        ),
+    ),
+    Mutant(
+        "what_a_newcomer_is_told_of_members_is_not_told_to_the_engine",
+        "likewise, until its next start",
+        "            self._engine.begin_with(append.members.addresses.keys() - {self._node})\n",
+        "            pass\n",
+        (
+            "tests/simulation/test_state_and_members.py::"
+            "test_a_newcomer_counts_majorities_by_the_members_and_not_by_a_list_that_lacks_some",
+        ),
+    ),
+    Mutant(
         "a_lost_journal_is_not_told",
         "a node whose journal is lost waits for ever, or votes twice in a term",
         "    if told and any(len(known[peer].members) > 2 for peer in told):\n",

@@ -198,6 +198,36 @@ def test_every_member_is_replaced_one_by_one_and_nothing_is_lost() -> None:
     scenario(play)
 
 
+def test_a_newcomer_counts_majorities_by_the_members_and_not_by_a_list_that_lacks_some() -> None:
+    """It knew of itself and one founder: these two elected it, and the other two had no say."""
+
+    async def play(world: World) -> None:
+        leader = await world.until_led()
+        newcomer = SimNode(world, "n4")
+        world.nodes.append(newcomer)
+        newcomer.start({leader.name: world.members[leader.name]})
+        await leader.driver.add(newcomer.name, "new", 3000)
+        world.members[newcomer.name] = "new"
+        await write(world, 5)
+        assert newcomer.driver.status().members.keys() == world.members.keys()
+        for _ in range(2):
+            assert newcomer.driver._replica.consensus.state.voters == world.members.keys() - {newcomer.name}
+            newcomer.crash()
+            newcomer.start(world.members)
+            await write(world, 5)
+        await leader.driver.transfer(newcomer.name, 2000)
+        others = [node for node in world.nodes if node not in (leader, newcomer)]
+        for node in others:
+            node.crash()
+        await asyncio.sleep(3)
+        assert world.leader() is None
+        for node in others:
+            node.start(world.members)
+        await write(world, 5)
+
+    scenario(play)
+
+
 def test_a_voter_with_an_emptied_disk_does_not_vote_and_comes_back_as_a_newcomer() -> None:
     async def play(world: World) -> None:
         leader = await world.until_led()
