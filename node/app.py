@@ -369,7 +369,7 @@ class Node:
     async def _rejoin(self) -> None:
         """Become a member again after the data was lost; then nothing more."""
         if phase(self.config.data) is Phase.JOINING:
-            await Rejoining(self.config, self._forwarder).join()
+            await Rejoining(self.config, self._forwarder).join(self.journal.incarnation)
         await asyncio.Event().wait()
 
     def _connected(self) -> list[str]:

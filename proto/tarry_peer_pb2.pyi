@@ -7,26 +7,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class LeaveRequest(_message.Message):
-    __slots__ = ("cluster", "node")
+    __slots__ = ("cluster", "node", "incarnation")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     node: str
-    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class LeaveResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class JoinRequest(_message.Message):
-    __slots__ = ("cluster", "node", "address")
+    __slots__ = ("cluster", "node", "address", "incarnation")
     CLUSTER_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     cluster: str
     node: str
     address: str
-    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+    incarnation: int
+    def __init__(self, cluster: _Optional[str] = ..., node: _Optional[str] = ..., address: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
 
 class JoinResponse(_message.Message):
     __slots__ = ()

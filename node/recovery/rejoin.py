@@ -1,7 +1,8 @@
 """Rejoin of a node that lost its data: it leaves the cluster, and comes back as a newcomer.
 
     data/damaged-1/   what was set aside, for whoever wants to look at it
-    data/rejoining    "leaving"  until the others have agreed that it is no member: nothing runs here
+    data/rejoining    "leaving"  until the others have agreed that it is no member: nothing runs here;
+                                 with the incarnation of its journal, where that could be read
                       "joining"  until it has learnt everything and is one again
 
 Whoever has forgotten its votes, and entries that it had acknowledged, must not vote on: two leaders of one
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -27,6 +29,8 @@ from tarry.node.edge.grpc_types import metadata_value
 from tarry.proto import bearer_token
 from tarry.proto import tarry_peer_pb2 as pb
 from tarry.proto.files import make_folder, replace_file, sync_path
+from tarry.replication.journal.records import JournalDamaged, Storage, read_head
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.snapshot.state_folder import NAME, POINTER
 
 log = structlog.get_logger()
@@ -37,6 +41,7 @@ ASIDE: Final = "damaged"
 LEAVE_S: Final = 10.0
 JOIN_S: Final = 70.0
 RETRY_S: Final = 1.0
+U64_DIGITS: Final = 20
 TELL_S: Final = 60.0
 """Between two log lines of a node that waits to be let go."""
 
@@ -65,7 +70,8 @@ def set_aside(data: Path) -> Path:
     Nothing of it may be open.
     """
     make_folder(data)
-    _mark(data, Phase.LEAVING)  # first: without data and without the mark it would vote
+    leaving = _leaving(data) or _incarnation(data)
+    _mark(data, Phase.LEAVING, leaving)  # first: without data and without the mark it would vote
     return move_aside(data, _left(data))
 
 
@@ -106,8 +112,36 @@ def joined(data: Path) -> None:
     sync_path(data)
 
 
-def _mark(data: Path, reached: Phase) -> None:
-    replace_file(data / MARK, reached.encode())
+def _mark(data: Path, reached: Phase, incarnation: int = 0) -> None:
+    replace_file(data / MARK, (f"{reached} {incarnation}" if incarnation else reached).encode())
+
+
+def _leaving(data: Path) -> int:
+    """Return the incarnation of the journal that leaves; 0: the mark does not tell it."""
+    mark = data / MARK
+    told = mark.read_bytes().removeprefix(b"leaving ") if mark.exists() else b""
+    return int(told) if told.isdigit() and len(told) <= U64_DIGITS and int(told) < 1 << 64 else 0
+
+
+def _incarnation(data: Path) -> int:
+    """Return the incarnation with which a node leaves whose journal is there; 0: by its name."""
+    journal = data / "journal"
+    if not journal.exists():
+        return 0
+    try:
+        with closing(WriteAheadLog(journal, cut=True)) as log:  # without a boot id: its mark stays
+            return leaving_incarnation(log)
+    except (JournalDamaged, OSError):
+        return 0
+
+
+def leaving_incarnation(journal: Storage) -> int:
+    """Return the incarnation of a journal that may have been a member's; 0: it has nothing of the log.
+
+    Such a one began on an emptied disk, and leaves for the one before, which is lost. Raises JournalDamaged.
+    """
+    head = read_head(journal)
+    return head.incarnation if head.last_index > 1 else 0
 
 
 class Rejoining:
@@ -121,8 +155,7 @@ class Rejoining:
 
     async def leave(self) -> None:
         """Return once this node is no member; its data may hold anything or nothing by now."""
-        request = pb.LeaveRequest(cluster=self._config.cluster, node=self._config.node)
-        await self._until_answered("Leave", request.SerializeToString(), LEAVE_S)
+        await self._until_let_go(_leaving(self._config.data))
         left(self._config.data)
         log.warning("left the cluster: comes back as a newcomer")
 
@@ -133,13 +166,17 @@ class Rejoining:
         """
         telling = asyncio.ensure_future(self._tell_of_power())
         try:
-            request = pb.LeaveRequest(cluster=self._config.cluster, node=self._config.node)
-            await self._until_answered("Leave", request.SerializeToString(), LEAVE_S)
+            await self._until_let_go(_incarnation(self._config.data))
         finally:
             telling.cancel()
         aside = set_aside(self._config.data)
         left(self._config.data)
         log.warning("left the cluster: comes back as a newcomer", aside=str(aside))
+
+    async def _until_let_go(self, incarnation: int) -> None:
+        config = self._config
+        request = pb.LeaveRequest(cluster=config.cluster, node=config.node, incarnation=incarnation)
+        await self._until_answered("Leave", request.SerializeToString(), LEAVE_S)
 
     async def _tell_of_power(self) -> None:
         while True:
@@ -152,11 +189,13 @@ class Rejoining:
             )
             await asyncio.sleep(TELL_S)
 
-    async def join(self) -> None:
-        """Return once this node, which must be running, is a member."""
+    async def join(self, incarnation: int) -> None:
+        """Return once this node, which must be running, is a member with its journal's incarnation."""
         config = self._config
         address = config.members.get(config.node, config.listen)
-        request = pb.JoinRequest(cluster=config.cluster, node=config.node, address=address)
+        request = pb.JoinRequest(
+            cluster=config.cluster, node=config.node, address=address, incarnation=incarnation
+        )
         await self._until_answered("Join", request.SerializeToString(), JOIN_S)
         joined(config.data)
         log.warning("a member again", address=address)

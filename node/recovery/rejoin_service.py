@@ -46,14 +46,18 @@ class MembershipService:
         await self._check_here(context)
         if refusal := too_few_left(self._driver.status(), request.node):
             await abort(context, refusal)
-        await self._done(context, self._driver.remove(request.node, if_member=True))
+        await self._done(context, self._driver.leave(request.node, request.incarnation))
         return pb.LeaveResponse()
 
     async def _join(self, request: pb.JoinRequest, context: CallContext) -> pb.JoinResponse:
         await self._check_here(context)
-        if self._driver.status().members.get(request.node) != request.address:
-            await self._done(context, self._driver.add(request.node, request.address, ADD_DEADLINE_MS))
+        await self._done(context, self._join_if_none(request))
         return pb.JoinResponse()
+
+    async def _join_if_none(self, request: pb.JoinRequest) -> None:
+        self._driver.demand_same(request.node, request.incarnation)
+        if self._driver.status().members.get(request.node) != request.address:
+            await self._driver.add(request.node, request.address, ADD_DEADLINE_MS)
 
     async def _check_here(self, context: CallContext) -> None:
         refusal = self._not_here()

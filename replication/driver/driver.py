@@ -232,12 +232,20 @@ class Driver:
         """Make a node a member, once it has the log. Raises MembershipRefused, NotLeader, Unknown."""
         await self._membership_changes.add(node, address, deadline_ms)
 
-    async def remove(self, node: str, *, if_member: bool = False) -> None:
-        """Remove a member; `if_member`: succeed also if the node is known to be none.
+    async def remove(self, node: str) -> None:
+        """Remove a member. Raises MembershipRefused, NotLeader, Unknown."""
+        await self._membership_changes.remove(node)
 
-        Raises MembershipRefused, NotLeader, Unknown.
+    async def leave(self, node: str, incarnation: int = 0) -> None:
+        """Remove a member, which asks for it, unless it is known to be none; `incarnation`: of its journal.
+
+        Raises MembershipRefused, also where another journal is the member of that name, NotLeader, Unknown.
         """
-        await (self._membership_changes.leave if if_member else self._membership_changes.remove)(node)
+        await self._membership_changes.leave(node, incarnation)
+
+    def demand_same(self, node: str, incarnation: int) -> None:
+        """Raise MembershipRefused where another journal than that is the member of a name; 0: any is."""
+        self._membership_changes.demand_same(node, incarnation)
 
     async def raise_level(self, level: int, now_ms: int, deadline_ms: int) -> None:
         """Raise the cluster's level, once every member has said now that it can apply it.

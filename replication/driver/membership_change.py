@@ -72,19 +72,30 @@ class MembershipChanges:
         with self.alone():
             await self._change(MembershipChange(node=node, remove=True, returns=returns))
 
-    async def leave(self, node: str) -> None:
+    async def leave(self, node: str, incarnation: int = 0) -> None:
         """Remove a member if it is one; return once it is committed that it is none. Raises as `remove` does.
 
+        `incarnation`: of the journal that asks for it, and does not speak for another of its name.
         From then on its vote is harmless: whoever lacks the removal needs, for a majority, one that has it.
         """
         replica, term = self._replica, self._replica.consensus.state.term
         await replica.read_barrier()  # a leader of before may not know that it was added again since
+        self.demand_same(node, incarnation)
         if node in replica.membership.current():
             await self.remove(node, returns=True)
         while any(index > replica.applied for index, _ in replica.journal.membership_changes):
             if not replica.leads(term):
                 raise Unknown("leadership was lost while the change was under way")
             await replica.next_turn()
+
+    def demand_same(self, node: str, incarnation: int) -> None:
+        """Raise MembershipRefused where another journal than that is the member of a name; 0: any is."""
+        added = self._replica.membership.voters().get(node, 0)
+        if incarnation and added and added != incarnation:
+            raise MembershipRefused(
+                f"{node} was replaced: the member of that name has another journal. Stop this node; "
+                "to add it beside that one, give it a name and a data folder of its own"
+            )
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -295,7 +295,7 @@ MUTANTS = (
     Mutant(
         "data_is_set_aside_unmarked",
         "after a crash in the middle a node without its journal votes",
-        "    _mark(data, Phase.LEAVING)  # first",
+        "    _mark(data, Phase.LEAVING, leaving)  # first",
         "    # first",
         ("tests/node/recovery/test_rejoin.py::test_what_is_set_aside_is_whole_and_out_of_the_way",),
     ),

@@ -17,12 +17,29 @@ BEGUN = f"{PLAYED}::test_a_new_cluster_begins_with_a_majority_and_the_others_whe
 
 MUTANTS = (
     Mutant(
+        "a_journal_leaves_for_another_of_its_name",
+        "a machine that was replaced boots, and removes the one that has replaced it",
+        "        self.demand_same(node, incarnation)\n        if node in",
+        "        if node in",
+        (
+            "tests/simulation/test_newcomers.py::"
+            "test_a_journal_that_was_replaced_does_not_speak_for_the_member_of_its_name",
+        ),
+    ),
+    Mutant(
+        "a_node_leaves_by_its_name_only",
+        "likewise",
+        "    leaving = _leaving(data) or _incarnation(data)\n",
+        "    leaving = 0\n",
+        ("tests/node/recovery/test_rejoin.py",),
+    ),
+    Mutant(
         "a_newcomer_keeps_its_own_list_of_members",
         "two of four elect a leader, and acknowledge, where one of them was told of one founder only",
         "        if not journal.joined or index != journal.first_index or journal.membership_changes:\n",
         "        if True:\n",
         (
-            "tests/simulation/test_state_and_members.py::"
+            "tests/simulation/test_newcomers.py::"
             "test_a_newcomer_counts_majorities_by_the_members_and_not_by_a_list_that_lacks_some",
         ),
     ),
@@ -32,7 +49,7 @@ MUTANTS = (
         "            self._engine.begin_with(append.members.addresses.keys() - {self._node})\n",
         "            pass\n",
         (
-            "tests/simulation/test_state_and_members.py::"
+            "tests/simulation/test_newcomers.py::"
             "test_a_newcomer_counts_majorities_by_the_members_and_not_by_a_list_that_lacks_some",
         ),
     ),

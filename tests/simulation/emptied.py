@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tarry.node.recovery.rejoin import Phase
+from tarry.node.recovery.rejoin import Phase, leaving_incarnation
 from tarry.replication.errors import MembershipRefused, NotLeader, Unknown
 from tarry.replication.status import loses_quorum
 
@@ -46,7 +46,9 @@ async def _ask(leader: SimNode, node: SimNode, phase: Phase, address: str) -> bo
     if phase is Phase.LEAVING:
         if node.name in status.members and loses_quorum(status, node.name):
             return False
-        await leader.driver.remove(node.name, if_member=True)
-    elif status.members.get(node.name) != address:
+        await leader.driver.leave(node.name, leaving_incarnation(node.disk))
+        return True
+    leader.driver.demand_same(node.name, node.journal.incarnation)
+    if status.members.get(node.name) != address:
         await leader.driver.add(node.name, address, 3000)
     return True

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ from tarry.node.recovery.recover_alone import (
 )
 from tarry.node.recovery.rejoin import Phase, Rejoining, phase
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.tarry_peer_pb2 import MembershipChange, RecallResponse
+from tarry.proto.tarry_peer_pb2 import LeaveRequest, MembershipChange, RecallResponse
 from tarry.replication.clock import SystemClock
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_takeover import open_log
@@ -217,8 +218,9 @@ async def test_data_is_set_aside_only_once_the_others_have_let_it_go(
     config = without_power(tmp_path, {"n1": "127.0.0.1:1", "n2": "127.0.0.1:9"})
     asked: list[bool] = []
 
-    async def ask(*_: object) -> tuple[str | None, str | None]:
+    async def ask(_: Rejoining, method: str, address: str, raw: bytes, timeout_s: float) -> Any:
         asked.append((tmp_path / "journal").exists() and phase(tmp_path) is None)
+        assert LeaveRequest.FromString(raw).incarnation == 7
         return (None, None) if len(asked) == 2 else ("UNAVAILABLE: nobody leads", None)
 
     monkeypatch.setattr(Rejoining, "_ask", ask)

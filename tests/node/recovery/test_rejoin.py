@@ -19,7 +19,12 @@ from tarry.node.edge.grpc_status import abort
 from tarry.node.recovery import rejoin
 from tarry.node.recovery.rejoin import MARK, SERVICE, Phase, Rejoining, joined, left, phase, set_aside
 from tarry.proto.reasons import Reason
+from tarry.proto.tarry_peer_pb2 import LeaveRequest
+from tarry.replication.journal.journal import Journal
+from tarry.replication.journal.write_ahead_log import WriteAheadLog
 from tarry.replication.state_machine.refusal import Refusal
+from tests.replication.journals import fill as fill_journal
+from tests.replication.journals import sync
 
 
 def fill(data: Path) -> None:
@@ -42,6 +47,60 @@ def test_what_is_set_aside_is_whole_and_out_of_the_way(tmp_path: Path) -> None:
     assert (aside / "journal" / "data.mdb").read_bytes() == b"journal"
     assert (aside / "state-3" / "data.mdb").read_bytes() == b"state-3"
     assert (aside / "current").read_text() == "state-3"
+
+
+def test_the_incarnation_of_a_journal_is_told_by_the_mark_however_often_it_is_written(tmp_path: Path) -> None:
+    write_journal(tmp_path, (1 << 64) - 1)
+    for _ in range(2):  # the second time as after an interruption: nothing is left of it
+        set_aside(tmp_path)
+        assert phase(tmp_path) is Phase.LEAVING
+        assert (tmp_path / MARK).read_bytes() == b"leaving %d" % ((1 << 64) - 1)
+    left(tmp_path)
+    assert (tmp_path / MARK).read_bytes() == b"joining"
+
+
+@pytest.mark.parametrize("mark", [b"leaving ", b"leaving x", b"leaving -1", b"leaving 18446744073709551616"])
+async def test_a_mark_without_an_incarnation_that_there_can_be_leaves_by_name(
+    tmp_path: Path, mark: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / MARK).write_bytes(mark)
+    assert (await said_as_it_leaves(tmp_path, monkeypatch)).incarnation == 0
+
+
+async def test_a_node_whose_data_was_set_aside_leaves_with_the_incarnation_of_its_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_journal(tmp_path, 77)
+    set_aside(tmp_path)
+    assert (await said_as_it_leaves(tmp_path, monkeypatch)).incarnation == 77
+
+
+def test_a_journal_that_has_nothing_of_the_log_leaves_for_the_one_that_is_lost(tmp_path: Path) -> None:
+    write_journal(tmp_path, 77, entries=1)
+    set_aside(tmp_path)
+    assert (tmp_path / MARK).read_bytes() == b"leaving"
+
+
+def write_journal(data: Path, incarnation: int, entries: int = 2) -> None:
+    journal = Journal(WriteAheadLog(data / "journal"), incarnation=incarnation)
+    fill_journal(journal, entries)
+    sync(journal)
+    journal.close()
+
+
+async def said_as_it_leaves(data: Path, monkeypatch: pytest.MonkeyPatch) -> LeaveRequest:
+    said: list[LeaveRequest] = []
+
+    async def ask(_: Rejoining, method: str, address: str, raw: bytes, timeout_s: float) -> tuple[None, None]:
+        said.append(LeaveRequest.FromString(raw))
+        return None, None
+
+    monkeypatch.setattr(Rejoining, "_ask", ask)
+    config = NodeConfig(node="n1", data=data, listen="a:1", members={"n1": "a:1", "n2": "b:1"})
+    forwarder = Forwarder(None, [], {})
+    await Rejoining(config, forwarder).leave()
+    await forwarder.close()
+    return said[0]
 
 
 def test_data_set_aside_twice_is_kept_twice(tmp_path: Path) -> None:
@@ -164,5 +223,5 @@ async def test_a_node_that_leads_by_now_is_told_by_itself_that_it_is_a_member(
         stack.push_async_callback(forwarder.close)
         left(tmp_path)
         async with asyncio.timeout(10):
-            await Rejoining(config, forwarder).join()
+            await Rejoining(config, forwarder).join(7)
     assert phase(tmp_path) is None
