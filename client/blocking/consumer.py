@@ -146,6 +146,7 @@ class Consumer:
 
     def receive(self, timeout_ms: int | None = None) -> Message | None:
         """Return the next message; None when none came in time, or the consumer is closed."""
+        self._thread.check_process()  # what waits here is the parent's, which hands it out itself
         while not self._twin.closed:
             message = self._ready.message(time.monotonic() - self._twin.lease_ms / 1_000)
             if self._ready.expired:

@@ -61,6 +61,7 @@ class LoopThread:
 
     def soon(self, call: Callable[[], object]) -> None:
         """Have the loop call this soon, in order; a burst wakes it once."""
+        self.check_process()  # a fork in a burst would wait for a thread that it does not have
         self._soon.append(call)
         if self._woken:
             return
@@ -92,12 +93,16 @@ class LoopThread:
         for _ in range(len(self._soon)):
             self._soon.popleft()()
 
+    def check_process(self) -> None:
+        """Raise RuntimeError in a process that was forked since the loop has begun."""
+        if self._process not in (None, os.getpid()):
+            raise RuntimeError("the client was used before this process was forked: make one of its own")
+
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._submitting:
             if self._stopped:
                 raise Closed("client")
-            if self._process not in (None, os.getpid()):
-                raise RuntimeError("the client was used before this process was forked: make one of its own")
+            self.check_process()
             if self._loop is None:
                 self._process = os.getpid()
                 self._loop = asyncio.new_event_loop()

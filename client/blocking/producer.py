@@ -112,7 +112,11 @@ class Producer(OneWayErrors):
             except Exception as error:  # noqa: BLE001 - a selector may raise any
                 done(error)  # not raised: the caller has gone on, and the loop has more to do
 
-        self._soon(put)
+        try:
+            self._soon(put)
+        except BaseException:
+            self._room.release()
+            raise
 
     def schedule_one_way(self, topic: str, body: bytes = b"", **options: Unpack[MessageOptions]) -> None:
         """Schedule one message without an answer: errors are only counted, in ``one_way_errors``."""
@@ -124,8 +128,9 @@ class Producer(OneWayErrors):
 
     def close(self) -> None:
         """Take no more, and return when what was given has its answer."""
-        self.flush()
-        self._thread.run(self._twin.close())
+        if not self._twin._closed:  # the client has closed it, too
+            self.flush()
+            self._thread.run(self._twin.close())
 
     def __enter__(self) -> Producer:
         return self

@@ -20,7 +20,7 @@ from tarry.proto.extras import lacking
 BROKEN, UNUSABLE = 1, 3
 EXIT_CODES = "Exit codes: 0 every promise kept, 1 one broken, 2 wrong usage, 3 nothing can be said (and why)."
 SHOWN_MAX = 50
-COLUMNS = ("id", "topic", "groups", "check", "fate", "copy")
+COLUMNS = ("id", "topic", "groups", "check", "fate", "copy", "why")
 
 
 def reconcile(

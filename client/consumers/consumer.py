@@ -345,7 +345,7 @@ class Consumer:
         self._subscription.wake()
 
     async def _renew(self) -> None:
-        """Extend leases of what waits here once a quarter of them is over; forget what lapses elsewhere."""
+        """Extend leases of what waits here once a quarter of them is over; note what lapses elsewhere."""
         while True:
             lease_s = self.lease_ms / 1_000
             self._shorter.clear()
@@ -359,13 +359,13 @@ class Consumer:
                     held = [offset for offset in offsets if self._unsettled.holds(queue, offset)]
                     self._unsettled.settle_many(Verdict(queue, extend_ms=self.lease_ms), held)
                     self._subscription.wake()
-            self._forget_lapsed(lease_s, now_s)
+            self._note_lapsed(lease_s, now_s)
 
-    def _forget_lapsed(self, lease_s: float, now_s: float) -> None:
+    def _note_lapsed(self, lease_s: float, now_s: float) -> None:
         """Free the credit of what the application has let lapse."""
         waiting = [offsets for buffer in self.waiting for offsets in buffer.waiting()]
         for queue, offsets in self._lapses.look(self._unsettled.held(), waiting, lease_s, now_s):
-            self._unsettled.forget(queue, offsets)
+            self._unsettled.lapse(queue, offsets)
             self._subscription.wake()
 
     def _acks_failed(self, queue: int, offsets: list[int], outcome: AckOutcome) -> None:

@@ -34,17 +34,18 @@ class Lapses:
     def look(
         self, held: Mapping[int, set[int]], waiting: Iterable[Offsets], lease_s: float, now_s: float
     ) -> list[Offsets]:
-        """Return what is held, and leased no more. ``waiting``: what the application has not got yet."""
+        """Return what is held, and seems leased no more. ``waiting``: of that, what is not handed out."""
         if now_s - self._since_s < MARGIN * max(lease_s, self._lease_s):
             return []
         self._extended = {key: until_s for key, until_s in self._extended.items() if until_s > now_s}
         lapsed = list[Offsets]()
+        here = {queue: set(offsets) for queue, offsets in held.items()}
+        for queue, offsets in waiting:
+            here.get(queue, set()).difference_update(offsets)
         for queue, before in self._held.items():
-            left = sorted(before & held.get(queue, set()))
+            left = sorted(before & here.get(queue, set()))
             gone = [offset for offset in left if (queue, offset) not in self._extended]
             lapsed += [(queue, gone)] if gone else []
         self._since_s, self._lease_s = now_s, lease_s
-        self._held = {queue: set(offsets) for queue, offsets in held.items()}
-        for queue, offsets in waiting:
-            self._held.get(queue, set()).difference_update(offsets)
+        self._held = here
         return lapsed

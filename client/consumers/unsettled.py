@@ -133,7 +133,8 @@ class Unsettled:
         self.lost = 0
         """Deliveries that were in hand no more before they were settled."""
         self._in_hand: dict[int, set[int]] = {}
-        self._in_hand_count = 0
+        self._lapsed: dict[int, set[int]] = {}  # of what is in hand, what uses no credit any more
+        self._in_hand_count = 0  # without what has lapsed
         self._lost_last: dict[int, set[int]] = {}
         self._server_credit = 0
         self._waiting: dict[Verdict, _Group] = {}
@@ -143,7 +144,7 @@ class Unsettled:
 
     @property
     def in_hand(self) -> int:
-        """Messages received and not yet acked or nacked."""
+        """Messages received, not yet acked or nacked, and not lapsed."""
         return self._in_hand_count
 
     @property
@@ -165,9 +166,13 @@ class Unsettled:
         return verdict.incarnation is None or verdict.incarnation == self.incarnation
 
     def among(self, queue: int, offsets: Sequence[int]) -> set[int]:
-        """Return which offsets were handed out before and never settled: in hand, or lost the last time."""
+        """Return which offsets were handed out before and never settled: in hand, or lost the last time.
+
+        What has lapsed is not among them: it is handed out once more.
+        """
         held, lost = self._in_hand.get(queue, set()), self._lost_last.get(queue, set())
-        return held.intersection(offsets) | lost.intersection(offsets)
+        known = held.intersection(offsets) | lost.intersection(offsets)
+        return known - self._lapsed.get(queue, set())
 
     def received(self, queue: int, offsets: Sequence[int]) -> None:
         """Take deliveries in hand; each uses one of the credit."""
@@ -176,7 +181,7 @@ class Unsettled:
             self._lost_last.get(queue, set()).difference_update(offsets)
         before = len(held)
         held.update(offsets)
-        self._in_hand_count += len(held) - before
+        self._in_hand_count += len(held) - before + self._take_lapsed(queue, offsets)
         self._server_credit -= len(offsets)
 
     def settle(self, verdict: Verdict, offset: int, waiter: asyncio.Future[AckOutcome] | None = None) -> None:
@@ -192,7 +197,7 @@ class Unsettled:
             return
         if verdict.extend_ms is None:
             held.remove(offset)
-            self._in_hand_count -= 1
+            self._in_hand_count -= 1 - self._take_lapsed(verdict.queue, (offset,))
         group = self._waiting.get(verdict)
         if group is None:
             group = self._waiting[verdict] = _Group()
@@ -211,7 +216,7 @@ class Unsettled:
         mine = held.intersection(offsets)
         if verdict.extend_ms is None:
             held -= mine
-            self._in_hand_count -= len(mine)
+            self._in_hand_count -= len(mine) - self._take_lapsed(verdict.queue, mine)
         group = self._waiting.setdefault(verdict, _Group()) if mine else _Group()
         group.offsets.extend(mine)
         if len(mine) < len(offsets):
@@ -261,15 +266,41 @@ class Unsettled:
         self._resolve(verdict, group)
 
     def held(self) -> dict[int, set[int]]:
-        """Return what is in hand, by queue."""
-        return {queue: set(offsets) for queue, offsets in self._in_hand.items() if offsets}
+        """Return what is in hand and has not lapsed, by queue."""
+        lapsed = self._lapsed
+        return {
+            queue: offsets - lapsed.get(queue, set()) for queue, offsets in self._in_hand.items() if offsets
+        }
+
+    def lapse(self, queue: int, offsets: Iterable[int]) -> None:
+        """Free the credit of deliveries whose leases seem to be over. The cluster knows: they may be settled.
+
+        It may have leased them for longer, as where they were resumed, or are of a group with longer leases.
+        More of them than there is credit are forgotten: nobody is going to settle all of those.
+        """
+        lapsed = self._lapsed.setdefault(queue, set())
+        before = len(lapsed)
+        lapsed.update(self._in_hand.get(queue, set()).intersection(offsets))
+        self._in_hand_count -= len(lapsed) - before
+        if sum(map(len, self._lapsed.values())) > self.credit:
+            for each, gone in list(self._lapsed.items()):
+                self.forget(each, set(gone))
+
+    def _take_lapsed(self, queue: int, offsets: Iterable[int]) -> int:
+        """Let offsets count no longer as lapsed; return how many did."""
+        lapsed = self._lapsed.get(queue)
+        if not lapsed:
+            return 0
+        before = len(lapsed)
+        lapsed.difference_update(offsets)
+        return before - len(lapsed)
 
     def forget(self, queue: int, offsets: Iterable[int]) -> None:
         """Forget deliveries that are known to be leased no more."""
         held = self._in_hand.get(queue, set())
         gone = held.intersection(offsets)
         held -= gone
-        self._in_hand_count -= len(gone)
+        self._in_hand_count -= len(gone) - self._take_lapsed(queue, gone)
         self.lost += len(gone)
 
     def holding(self) -> list[consumer_pb.Holding]:
@@ -286,14 +317,11 @@ class Unsettled:
 
     def subscribed(self, resumed: Mapping[int, frozenset[int]]) -> None:
         """Continue on a new stream: keep what is resumed, send its verdicts again; the rest is lost."""
-        self._lost_last = {
-            queue: held - resumed.get(queue, frozenset()) for queue, held in self._in_hand.items()
-        }
-        for queue, gone in self._lost_last.items():
-            self._in_hand[queue] -= gone
-        lost = sum(map(len, self._lost_last.values()))
-        self._in_hand_count -= lost
-        self.lost += lost
+        self._lost_last = {}
+        for queue, held in self._in_hand.items():
+            gone, lapsed = held - resumed.get(queue, frozenset()), self._lapsed.get(queue, set())
+            self._lost_last[queue] = gone - lapsed
+            self.forget(queue, gone)
         sent, waiting = self._sent, self._waiting
         self._sent, self._waiting, self._sent_count = {}, {}, 0
         for verdict, group in sent.values():
@@ -311,7 +339,7 @@ class Unsettled:
 
     def abandon(self) -> None:
         """Give every outcome as UNKNOWN, because no stream will follow; a later verdict is STALE."""
-        self._in_hand, self._in_hand_count = {}, 0
+        self._in_hand, self._lapsed, self._in_hand_count = {}, {}, 0
         groups = [*self._sent.values(), *self._waiting.items()]
         self._sent, self._waiting, self._sent_count = {}, {}, 0
         for verdict, group in groups:

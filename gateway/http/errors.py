@@ -66,7 +66,11 @@ STATUS_OF_OWN: Final[Mapping[GatewayReason, tuple[int, str]]] = {
     GatewayReason.PATH_UNKNOWN: (404, "The page / lists all paths."),
     GatewayReason.METHOD_UNKNOWN: (405, "The page / lists the methods of each path."),
     GatewayReason.HOST_UNKNOWN: (421, "Start the gateway with --host and the name by which it is called."),
-    GatewayReason.ORIGIN_REFUSED: (403, "Start the gateway with --origin and the origin of the web site."),
+    GatewayReason.ORIGIN_REFUSED: (
+        403,
+        "Start the gateway with --origin and the origin of the web site. Browsers tell none of a GET over "
+        "plain HTTP: use HTTPS or localhost, and in a program a user-agent that does not begin as theirs do.",
+    ),
     GatewayReason.TOKEN_INVALID: (401, "Send authorization: Bearer and one of the cluster's tokens."),
     GatewayReason.GATEWAY_BUSY: (
         429,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tarry.client import sync
 from tarry.client.blocking.consumer import Consumer, Message
+from tarry.client.errors import Closed
 from tests.client.stand_in import ClusterStandIn, GroupStandIn, break_off
 
 
@@ -82,3 +85,34 @@ async def test_nothing_is_handed_out_after_closing_gave_it_back(
         assert await asyncio.to_thread(consumer.receive) is None
     finally:
         await asyncio.to_thread(client.close)
+
+
+async def test_a_forked_process_is_handed_out_nothing_that_waits_for_its_parent(
+    cluster: ClusterStandIn, group: GroupStandIn
+) -> None:
+    client, consumer = await subscribed(cluster.addresses)
+    try:
+        await group.deliver(range(3))
+        assert (await receive(consumer)).offset == 0
+        process, consumer._thread._process = consumer._thread._process, -1  # as in the child
+        with pytest.raises(RuntimeError, match="fork"):
+            consumer.receive(0)
+        consumer._thread._process = process
+        assert (await receive(consumer)).offset == 1
+    finally:
+        await asyncio.to_thread(client.close)
+
+
+async def test_a_client_that_is_closed_within_its_producer_s_block_keeps_no_room_and_raises_nothing(
+    cluster: ClusterStandIn,
+) -> None:
+    def use() -> None:
+        client = sync.connect(cluster.addresses)
+        with client.producer() as producer:
+            client.close()
+            room = producer._room._value
+            with pytest.raises(Closed):
+                producer.schedule_soon("orders", b"", on_done=print)
+            assert producer._room._value == room
+
+    await asyncio.to_thread(use)

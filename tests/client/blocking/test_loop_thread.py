@@ -63,7 +63,11 @@ def test_behind_a_fork_a_call_is_refused_instead_of_waiting_for_a_thread_that_is
     process, loop._process = loop._process, -1  # as in the child
     with pytest.raises(RuntimeError, match="fork"):
         loop.run(asyncio.sleep(0))
-    loop._process = process
+    loop._woken = True  # the fork came in a burst
+    with pytest.raises(RuntimeError, match="fork"):
+        loop.soon(lambda: None)
+    assert not loop._soon
+    loop._process, loop._woken = process, False
     loop.stop()
 
 
