@@ -8,9 +8,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
 
 from tarry.client.errors import Closed
 
@@ -41,22 +43,25 @@ class LoopThread:
         An interrupt (Ctrl-C) cancels it. Raises RuntimeError in the loop's own
         thread, that is in a callback: it would wait for itself.
         """
+        waits = _Waits(work)
         try:
             if self.inside:
                 raise RuntimeError("a callback runs on the client's event loop and must not wait for it")
             with self._submitting:  # what the loop has been given before it is told to end, it ends
-                future = asyncio.run_coroutine_threadsafe(work, self._running())
+                loop = self._running()
+                loop.call_soon_threadsafe(waits.begin)
         except (RuntimeError, Closed):
             work.close()
             raise
         try:
-            return future.result()
-        except CancelledError:
+            return waits.result()
+        except asyncio.CancelledError:
             if self._stopped:
                 raise Closed("client") from None
-            raise
+            raise CancelledError from None
         except BaseException:
-            future.cancel()  # of no effect where the coroutine itself ended so
+            with suppress(RuntimeError):  # the loop has ended, and with it the work
+                loop.call_soon_threadsafe(waits.cancel)  # of no effect where the work itself ended so
             raise
 
     def soon(self, call: Callable[[], object]) -> None:
@@ -67,7 +72,9 @@ class LoopThread:
             return
         self._woken = True
         try:
-            self._running().call_soon_threadsafe(self.drain)
+            # not asked for in the loop itself: a thread that holds the lock may wait for the loop
+            loop = self._loop if self.inside and self._loop is not None else self._running()
+            loop.call_soon_threadsafe(self.drain)
         except (RuntimeError, Closed):
             self._woken = False
             self._soon.clear()  # nobody comes for them any more
@@ -111,6 +118,30 @@ class LoopThread:
                 )
                 self._thread.start()
             return self._loop
+
+
+class _Waits(Generic[T]):
+    """Work that another thread waits for, without a lock: a signal's handler may run, and wait, meanwhile.
+
+    ``concurrent.futures.Future`` has one, which its waiter holds as it begins and ends to wait: the loop
+    would wait for it while the handler, in that same thread, waits for the loop.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._done: SimpleQueue[asyncio.Task[T]] = SimpleQueue()
+        self._task: asyncio.Task[T] | None = None
+
+    def begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._work)
+        self._task.add_done_callback(self._done.put)
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def result(self) -> T:
+        return self._done.get().result()
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
+from queue import Empty, SimpleQueue
 from typing import Unpack
 
 from tarry.client.blocking.loop_thread import LoopThread
@@ -17,6 +17,26 @@ from tarry.client.results import Scheduled
 from tarry.client.settings import Settings
 
 
+class _Room:
+    """Places for messages that wait for their answers. Without a lock that a signal's handler could meet."""
+
+    def __init__(self, most: int) -> None:
+        self._fresh = iter(range(most))
+        self._freed: SimpleQueue[None] = SimpleQueue()
+
+    def acquire(self, *, blocking: bool) -> bool:
+        if next(self._fresh, None) is not None:
+            return True
+        try:
+            self._freed.get(block=blocking)
+        except Empty:
+            return False
+        return True
+
+    def release(self) -> None:
+        self._freed.put(None)
+
+
 class Producer(OneWayErrors):
     """Schedules messages. May be shared by any number of threads."""
 
@@ -24,7 +44,7 @@ class Producer(OneWayErrors):
         self._twin = producer
         self._thread = thread
         self._soon = thread.soon_in_context if settings.tracing else thread.soon
-        self._room = threading.Semaphore(settings.waiting_messages_max)
+        self._room = _Room(settings.waiting_messages_max)
         self._one_way = OneWay()
 
     @property

@@ -1,0 +1,81 @@
+"""A signal's handler may use the client wherever it has interrupted the thread that uses it, too."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from tarry.client.blocking.loop_thread import LoopThread
+from tarry.client.blocking.producer import _Room
+
+INTERRUPTED = ("tarry.client.blocking", "threading", "concurrent.futures", "queue")
+
+
+def at_every_line(work: Callable[[], object], handler: Callable[[], object]) -> int:
+    """Call the handler, as a signal would, before each line in turn that the work comes to; count them."""
+    lines, came = 0, True
+    while came:
+        came, left = False, lines
+
+        def tracer(frame: FrameType, event: str, _: Any) -> Any:
+            nonlocal came, left
+            if event == "line" and frame.f_globals["__name__"].startswith(INTERRUPTED):
+                left -= 1
+                if left < 0:
+                    sys.settrace(None)
+                    came = True
+                    handler()
+                    return None
+            return None if came else tracer
+
+        before = sys.gettrace()
+        sys.settrace(tracer)
+        try:
+            work()
+        finally:
+            sys.settrace(before)
+        lines += came
+    return lines
+
+
+def test_a_call_that_is_interrupted_anywhere_by_another_one_ends_as_that_does() -> None:
+    loop, calls = LoopThread(), list[str]()
+    loop.run(asyncio.sleep(0))
+
+    async def handled() -> None:
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def answer() -> None:  # as an on_done does that schedules another one
+            loop.soon(lambda: answered.set_result(None))
+
+        asyncio.get_running_loop().call_soon(answer)
+        await answered
+        calls.append("handled")
+
+    async def work() -> None:
+        calls.append("worked")
+
+    lines = at_every_line(lambda: loop.run(work()), lambda: loop.run(handled()))
+    assert lines > 10
+    assert (calls.count("handled"), calls.count("worked")) == (lines, lines + 1)
+    loop.stop()
+
+
+def test_a_place_that_is_waited_for_can_be_given_back_by_the_loop_meanwhile() -> None:
+    loop, room = LoopThread(), _Room(2)
+    loop.run(asyncio.sleep(0))
+
+    async def give_back() -> None:
+        room.release()
+        assert room.acquire(blocking=False)
+
+    def work() -> None:
+        assert room.acquire(blocking=True)
+        room.release()
+
+    assert at_every_line(work, lambda: loop.run(give_back())) >= 4
+    assert [room.acquire(blocking=False) for _ in range(3)] == [True, True, False]
+    loop.stop()
