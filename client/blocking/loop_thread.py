@@ -19,6 +19,19 @@ from tarry.client.errors import Closed
 T = TypeVar("T")
 
 
+class _Here:
+    process = os.getpid()
+    """This one: the system, asked for each message, would take longer than what is done behind it."""
+
+
+def _forked() -> None:
+    _Here.process = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):  # where a system has forks
+    os.register_at_fork(after_in_child=_forked)
+
+
 class LoopThread:
     """Runs coroutines for other threads. A daemon: it keeps no process up."""
 
@@ -66,12 +79,12 @@ class LoopThread:
 
     def soon(self, call: Callable[[], object]) -> None:
         """Have the loop call this soon, in order; a burst wakes it once."""
-        self.check_process()  # a fork in a burst would wait for a thread that it does not have
         self._soon.append(call)
-        if self._woken:
+        if self._woken and self._process == _Here.process:  # a fork in a burst has no thread that is awake
             return
         self._woken = True
         try:
+            self.check_process()  # first: at the fork another thread may have held the lock
             # not asked for in the loop itself: a thread that holds the lock may wait for the loop
             loop = self._loop if self.inside and self._loop is not None else self._running()
             loop.call_soon_threadsafe(self.drain)
@@ -102,7 +115,7 @@ class LoopThread:
 
     def check_process(self) -> None:
         """Raise RuntimeError in a process that was forked since the loop has begun."""
-        if self._process not in (None, os.getpid()):
+        if self._process not in (None, _Here.process):
             raise RuntimeError("the client was used before this process was forked: make one of its own")
 
     def _running(self) -> asyncio.AbstractEventLoop:
@@ -111,7 +124,7 @@ class LoopThread:
                 raise Closed("client")
             self.check_process()
             if self._loop is None:
-                self._process = os.getpid()
+                self._process = _Here.process
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
                     target=_run, args=(self._loop,), name="tarry-client", daemon=True

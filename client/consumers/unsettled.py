@@ -197,7 +197,9 @@ class Unsettled:
             return
         if verdict.extend_ms is None:
             held.remove(offset)
-            self._in_hand_count -= 1 - self._take_lapsed(verdict.queue, (offset,))
+            self._in_hand_count -= 1
+            if self._lapsed:
+                self._in_hand_count += self._take_lapsed(verdict.queue, (offset,))
         group = self._waiting.get(verdict)
         if group is None:
             group = self._waiting[verdict] = _Group()
@@ -293,6 +295,8 @@ class Unsettled:
             return 0
         before = len(lapsed)
         lapsed.difference_update(offsets)
+        if not lapsed:
+            del self._lapsed[queue]
         return before - len(lapsed)
 
     def forget(self, queue: int, offsets: Iterable[int]) -> None:
