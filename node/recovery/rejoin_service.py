@@ -51,13 +51,9 @@ class MembershipService:
 
     async def _join(self, request: pb.JoinRequest, context: CallContext) -> pb.JoinResponse:
         await self._check_here(context)
-        await self._done(context, self._join_if_none(request))
+        joining = self._driver.join(request.node, request.address, ADD_DEADLINE_MS, request.incarnation)
+        await self._done(context, joining)
         return pb.JoinResponse()
-
-    async def _join_if_none(self, request: pb.JoinRequest) -> None:
-        self._driver.demand_same(request.node, request.incarnation)
-        if self._driver.status().members.get(request.node) != request.address:
-            await self._driver.add(request.node, request.address, ADD_DEADLINE_MS)
 
     async def _check_here(self, context: CallContext) -> None:
         refusal = self._not_here()

@@ -243,9 +243,12 @@ class Driver:
         """
         await self._membership_changes.leave(node, incarnation)
 
-    def demand_same(self, node: str, incarnation: int) -> None:
-        """Raise MembershipRefused where another journal than that is the member of a name; 0: any is."""
-        self._membership_changes.demand_same(node, incarnation)
+    async def join(self, node: str, address: str, deadline_ms: int, incarnation: int = 0) -> None:
+        """Make a node a member, which asks for it, unless it is one there; `incarnation`: of its journal.
+
+        Raises as `leave` does.
+        """
+        await self._membership_changes.join(node, address, deadline_ms, incarnation)
 
     async def raise_level(self, level: int, now_ms: int, deadline_ms: int) -> None:
         """Raise the cluster's level, once every member has said now that it can apply it.

@@ -80,7 +80,7 @@ class MembershipChanges:
         """
         replica, term = self._replica, self._replica.consensus.state.term
         await replica.read_barrier()  # a leader of before may not know that it was added again since
-        self.demand_same(node, incarnation)
+        self._demand_same(node, incarnation)
         if node in replica.membership.current():
             await self.remove(node, returns=True)
         while any(index > replica.applied for index, _ in replica.journal.membership_changes):
@@ -88,7 +88,16 @@ class MembershipChanges:
                 raise Unknown("leadership was lost while the change was under way")
             await replica.next_turn()
 
-    def demand_same(self, node: str, incarnation: int) -> None:
+    async def join(self, node: str, address: str, deadline_ms: int, incarnation: int = 0) -> None:
+        """Make a node a member unless it is one at that address. Raises as `add` does.
+
+        `incarnation`: of the journal that asks for it, and does not speak for another of its name.
+        """
+        self._demand_same(node, incarnation)
+        if self._replica.membership.current().get(node) != address:
+            await self.add(node, address, deadline_ms)
+
+    def _demand_same(self, node: str, incarnation: int) -> None:
         """Raise MembershipRefused where another journal than that is the member of a name; 0: any is."""
         added = self._replica.membership.voters().get(node, 0)
         if incarnation and added and added != incarnation:

@@ -10,7 +10,7 @@ entries stays in memory; older ones are read on demand, so a slice costs nothing
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 
 from tarry.proto.tarry_peer_pb2 import LogPosition, MemberList
 from tarry.replication.journal.records import (
@@ -242,11 +242,9 @@ class Journal:
         if position.term > self._head.term:
             self.set_term(position.term, None)
 
-    def set_members(self, members: Mapping[str, str] | MemberList) -> None:
-        """Set the members as of `first_index`: those of a cluster's first start, addresses by node, or
-        as a leader has told them."""
-        told = members if isinstance(members, MemberList) else MemberList(addresses=members)
-        self._head.members.CopyFrom(told)
+    def set_members(self, members: MemberList) -> None:
+        """Set the members as of `first_index`: a cluster's founders, or those that a leader tells."""
+        self._head.members.CopyFrom(members)
         self._staged.head = True
 
     def join(self) -> None:

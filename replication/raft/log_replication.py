@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tarry.proto.tarry_peer_pb2 import Append, Appended, MemberList, NeedSnapshot, PeerMessage
+from tarry.proto.tarry_peer_pb2 import Append, Appended, NeedSnapshot, PeerMessage
 from tarry.replication.raft.context import Context
 from tarry.replication.raft.elections import Elections
 from tarry.replication.raft.guard import appends
@@ -178,8 +178,8 @@ class LogReplication:
         append.prev_index, append.prev_term = message["prevLogIdx"], message["prevLogTerm"]
         if self._journal.first_index <= append.prev_index <= self._journal.last_index:
             append.prev_chain = self._journal.chain_at(append.prev_index)
-        if append.prev_index == self._journal.first_index:
-            append.members.CopyFrom(self._journal.members or MemberList())
+        if append.prev_index == self._journal.first_index and (members := self._journal.members) is not None:
+            append.members.CopyFrom(members)
         append.commit_index = progress.told_commit_index = message["commit_index"]
         append.sequence = flow.sent(size_bytes, now)
         append.deferred = self._flush_ms() > 0 and append.prev_index >= self._flush_to

@@ -43,7 +43,7 @@ class Membership:
         self.told: MemberList | None = None
         """As of the journal's start, where a leader has told them since this was made."""
         if journal.members is None:
-            journal.set_members(configured)
+            journal.set_members(MemberList(addresses=configured))
 
     def begin_with(self, members: MemberList, index: int) -> bool:
         """Take in the members as of an index, from a leader whose log begins there; return whether they are

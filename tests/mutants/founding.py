@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "a_journal_leaves_for_another_of_its_name",
         "a machine that was replaced boots, and removes the one that has replaced it",
-        "        self.demand_same(node, incarnation)\n        if node in",
+        "        self._demand_same(node, incarnation)\n        if node in",
         "        if node in",
         (
             "tests/simulation/test_newcomers.py::"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tarry.proto.tarry_peer_pb2 import MemberList
 from tarry.replication.blocking import in_thread
 from tarry.replication.raft.membership import Membership
 from tarry.replication.replica import Replica
@@ -41,7 +42,7 @@ async def test_a_node_is_new_as_long_as_it_has_neither_voted_nor_got_an_entry_an
     assert not spoken_peers(other).recall().fresh
     newcomer = Lone()
     newcomer.members = {"n2": "n2:1", "n3": "n3:1"}
-    newcomer.journal.set_members(newcomer.members)
+    newcomer.journal.set_members(MemberList(addresses=newcomer.members))
     assert not spoken_peers(newcomer).recall().fresh
 
 

@@ -47,8 +47,6 @@ async def _ask(leader: SimNode, node: SimNode, phase: Phase, address: str) -> bo
         if node.name in status.members and loses_quorum(status, node.name):
             return False
         await leader.driver.leave(node.name, leaving_incarnation(node.disk))
-        return True
-    leader.driver.demand_same(node.name, node.journal.incarnation)
-    if status.members.get(node.name) != address:
-        await leader.driver.add(node.name, address, 3000)
+    else:
+        await leader.driver.join(node.name, address, 3000, node.journal.incarnation)
     return True

@@ -57,8 +57,10 @@ def test_a_journal_that_was_replaced_does_not_speak_for_the_member_of_its_name()
         with pytest.raises(MembershipRefused, match="was replaced"):
             await leader.driver.leave(replaced.name, before)
         with pytest.raises(MembershipRefused, match="was replaced"):
-            leader.driver.demand_same(replaced.name, before)
-        leader.driver.demand_same(replaced.name, replaced.journal.incarnation)
+            await leader.driver.join(replaced.name, world.members[replaced.name], 2000, before)
+        await leader.driver.join(
+            replaced.name, world.members[replaced.name], 2000, replaced.journal.incarnation
+        )
         assert replaced.name in leader.driver.status().members
         await leader.driver.leave(replaced.name, replaced.journal.incarnation)
         await leader.driver.leave(replaced.name, before)  # it is none: nothing is left to be said for

@@ -15,6 +15,7 @@ from tarry.node.recovery import state_replacement
 from tarry.node.recovery.recover_alone import recover_alone
 from tarry.node.recovery.restore import restore
 from tarry.proto import tarry_operator_pb2 as pb
+from tarry.proto.tarry_peer_pb2 import MemberList
 from tarry.replication.clock import SystemClock
 from tarry.replication.driver.install_snapshot import StateMismatch, finish_installing
 from tarry.replication.journal.journal import Journal
@@ -75,7 +76,7 @@ def test_power_lost_at_any_write_of_a_recovery_leaves_a_member_as_before_or_one_
         data.mkdir(parents=True)
         StateFolder(data)
         with closing(Journal(open_log(data / "journal"), incarnation=7)) as journal:
-            journal.set_members(members)
+            journal.set_members(MemberList(addresses=members))
             journal.set_term(3, "n2")
             fill(journal, 6, term=3)
             sync(journal)

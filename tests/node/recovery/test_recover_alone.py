@@ -27,7 +27,7 @@ from tarry.node.recovery.recover_alone import (
 )
 from tarry.node.recovery.rejoin import Phase, Rejoining, phase
 from tarry.proto import tarry_log_pb2 as log_pb
-from tarry.proto.tarry_peer_pb2 import LeaveRequest, MembershipChange, RecallResponse
+from tarry.proto.tarry_peer_pb2 import LeaveRequest, MemberList, MembershipChange, RecallResponse
 from tarry.replication.clock import SystemClock
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_takeover import open_log
@@ -51,7 +51,7 @@ THREE = {"n1": "a:1", "n2": "b:1", "n3": "c:1"}
 def journal(tmp_path: Path) -> Iterator[Journal]:
     """Entries 1 to 6 of term 3, committed up to 5; entry 4 says the time."""
     journal = Journal(WriteAheadLog(tmp_path / "journal"), incarnation=7)
-    journal.set_members(THREE)
+    journal.set_members(MemberList(addresses=THREE))
     journal.set_term(3, "n2")
     fill(journal, 3, term=3)
     ack = command_codec.encode(log_pb.AckCommand(group="g", now_ms=1_234))
@@ -145,7 +145,7 @@ def without_power(tmp_path: Path, members: dict[str, str]) -> NodeConfig:
     """A journal of 6 entries, the last of which was not flushed under an earlier boot id."""
     log = WriteAheadLog(tmp_path / "journal", boot="before")
     journal = Journal(log, incarnation=7)
-    journal.set_members(members)
+    journal.set_members(MemberList(addresses=members))
     journal.set_term(3, "n1")
     fill(journal, 5, term=3)
     sync(journal)
@@ -187,7 +187,7 @@ def test_a_node_whose_recovery_was_not_finished_is_marked_no_more_once_it_starts
     members = {"n1": "127.0.0.1:1", "n2": "127.0.0.1:9"}
     config = NodeConfig(node="n1", data=tmp_path, listen="127.0.0.1:1", members=members)
     with closing(Journal(open_log(tmp_path / "journal", boot=boot_id()), incarnation=7)) as journal:
-        journal.set_members(config.members)
+        journal.set_members(MemberList(addresses=config.members))
         journal.set_term(3, "n1")
         fill(journal, 5, term=3)
         sync(journal)

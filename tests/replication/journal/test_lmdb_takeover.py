@@ -10,6 +10,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from tarry.proto.tarry_peer_pb2 import MemberList
 from tarry.replication.journal import lmdb_takeover
 from tarry.replication.journal.journal import Journal
 from tarry.replication.journal.lmdb_takeover import open_log
@@ -38,7 +39,7 @@ def in_lmdb(folder: Path, write: Callable[[Journal], None]) -> Journal:
 
 
 def write_five(journal: Journal) -> None:
-    journal.set_members({"n1": "a:1"})
+    journal.set_members(MemberList(addresses={"n1": "a:1"}))
     fill(journal, 5)
     journal.set_term(3, "n2")
     journal.set_commit_index(5)
