@@ -6,13 +6,10 @@ import ctypes
 import errno
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,6 +28,7 @@ from tarry.wheel.state import (
     WheelState,
 )
 from tarry.wheel.wheel import Wheel
+from tests.step import Step
 
 HOUR = 500_000
 COUNT = 4_801
@@ -297,7 +295,7 @@ def test_an_index_is_found_whenever_the_thread_gives_it_its_name(
         assert thin(wheel, [1, 2])
         state = wheel.capture()
         wheel.sync(state)
-        step = Step(lines, partial(wheel.committed, state))
+        step = Step(lines, partial(wheel.committed, state), is_of_the_wheel)
         with step.meanwhile():
             use(wheel)
         assert read(wheel, [1]) == [record(1)]
@@ -306,30 +304,8 @@ def test_an_index_is_found_whenever_the_thread_gives_it_its_name(
     assert lines > 3
 
 
-class Step:
-    """A step that is taken once so many lines of the wheel's code have been run."""
-
-    def __init__(self, lines: int, work: Callable[[], object]) -> None:
-        self.done = False
-        self._left, self._work = lines, work
-
-    @contextmanager
-    def meanwhile(self) -> Iterator[None]:
-        sys.settrace(self._trace)
-        try:
-            yield
-        finally:
-            sys.settrace(None)
-
-    def _trace(self, frame: FrameType, event: str, _: object) -> Any:
-        if "wheel" not in Path(frame.f_code.co_filename).parts or self.done:
-            return None
-        if event in ("line", "return"):
-            self._left -= 1
-            if self._left < 0:
-                self.done = True
-                self._work()
-        return self._trace
+def is_of_the_wheel(frame: FrameType) -> bool:
+    return "wheel" in Path(frame.f_code.co_filename).parts
 
 
 def test_an_index_of_which_a_full_disk_takes_only_a_part_is_not_used(

@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
 
 from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.producer import _Room
+from tests.step import Step
 
 INTERRUPTED = ("tarry.client.blocking", "threading", "concurrent.futures", "queue")
 
 
 def at_every_line(work: Callable[[], object], handler: Callable[[], object]) -> int:
     """Call the handler, as a signal would, before each line in turn that the work comes to; count them."""
-    lines, came = 0, True
-    while came:
-        came, left = False, lines
-
-        def tracer(frame: FrameType, event: str, _: Any) -> Any:
-            nonlocal came, left
-            if event == "line" and frame.f_globals["__name__"].startswith(INTERRUPTED):
-                left -= 1
-                if left < 0:
-                    sys.settrace(None)
-                    came = True
-                    handler()
-                    return None
-            return None if came else tracer
-
-        before = sys.gettrace()
-        sys.settrace(tracer)
-        try:
+    lines = 0
+    while True:
+        step = Step(lines, handler, is_interrupted)
+        with step.meanwhile():
             work()
-        finally:
-            sys.settrace(before)
-        lines += came
-    return lines
+        if not step.done:
+            return lines
+        lines += 1
+
+
+def is_interrupted(frame: FrameType) -> bool:
+    return str(frame.f_globals["__name__"]).startswith(INTERRUPTED)
 
 
 def test_a_call_that_is_interrupted_anywhere_by_another_one_ends_as_that_does() -> None:
