@@ -211,7 +211,7 @@ def _lost_power(config: NodeConfig) -> bool:
 
 
 def _set_aside(config: NodeConfig, why: str) -> None:
-    aside = set_aside(config.data)
+    aside = set_aside(config.data, config.node)
     log.error("data set aside: rejoins the cluster without it", why=why, aside=str(aside))
 
 

@@ -88,8 +88,9 @@ async def redrive(client: Client, out: Path, *, dry_run: bool) -> AsyncIterator[
     What is done stands in ``redriven.jsonl`` beside the tables and is not done again. A copy has an
     idempotency key of its message's id, so that one whose answer was lost is not scheduled twice by the next
     run. A message that is past due and still pending is cancelled before its copy is scheduled; what the copy
-    needs is written down before that. Raises what Producer.get, cancel and schedule raise, but for what is
-    refused, once all that went on beside it is written down.
+    needs is written down before that, and serves also where nothing of the message can be read any more.
+    Raises what Producer.get, cancel and schedule raise, but for what is refused, once all that went on beside
+    it is written down.
     """
     log = Log(out / "redriven.jsonl")
     producer = client.producer()
@@ -188,7 +189,11 @@ async def _placed(producer: Producer, one: Missing, log: Log, *, dry_run: bool) 
     begun = log.begun.get(one.id)
     try:
         stored = await producer.get(one.id)
-    except NotFound:
+    except (NotFound, Damaged) as error:
+        if begun is not None:  # an earlier run may have cancelled it
+            return await _copied(producer, one, begun, dry_run=dry_run)
+        if isinstance(error, Damaged):
+            raise
         return Redriven(one, Fate.NOT_STORED)
     pending = stored.state is MessageState.PENDING
     gone = stored.state is MessageState.CANCELLED
@@ -196,13 +201,17 @@ async def _placed(producer: Producer, one: Missing, log: Log, *, dry_run: bool) 
         return Redriven(one, Fate.NOT_MISSING)
     if stored.topic.startswith(DEAD_LETTERS):
         return Redriven(one, Fate.DEAD_LETTER)
-    if dry_run:
-        return Redriven(one, Fate.REDRIVEN)
     copy = begun if gone and begun is not None else Copy.of(stored)
-    if pending:
+    if pending and not dry_run:
         log.note_begun(one, copy)
         if await producer.cancel(one.id) not in GONE:
             return Redriven(one, Fate.NOT_MISSING)
+    return await _copied(producer, one, copy, dry_run=dry_run)
+
+
+async def _copied(producer: Producer, one: Missing, copy: Copy, *, dry_run: bool) -> Redriven:
+    if dry_run:
+        return Redriven(one, Fate.REDRIVEN)
     schedule = partial(
         producer.schedule,
         copy.topic,

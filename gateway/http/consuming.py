@@ -24,10 +24,9 @@ from tarry.gateway.http.handles import Handle, parse
 from tarry.gateway.http.scheduling import check_count
 from tarry.gateway.poll import received
 
-RECEIVES_MAX: Final = 100
-"""Calls of receive whose messages one request settles: each queue is a call to the cluster."""
-QUEUES_OF_RECEIVE: Final = 2
-"""The topic's, and that of its retries; of several topics there may be more in one answer."""
+QUEUES_MAX: Final = 200
+"""Queues whose messages one request settles, unless one answer to receive may have more: each is a call to
+the cluster."""
 
 
 async def receive(call: Call) -> bytes:
@@ -175,10 +174,10 @@ async def _settled(call: Call, verdict: Verdict) -> fields.SettledMessages:
         if (handle.holder, handle.offset) not in places:
             offsets.setdefault(handle.holder, []).append(handle.offset)
         places.setdefault((handle.holder, handle.offset), []).append(at)
-    receives = {(holder.topic, holder.group, holder.consumer) for holder in offsets}
-    if len(receives) > RECEIVES_MAX or len(offsets) > QUEUES_OF_RECEIVE * RECEIVES_MAX:
-        text = f"handles: they are of {len(receives)} calls of receive, and a request settles {RECEIVES_MAX}"
-        raise RequestRefused(GatewayReason.REQUEST_INVALID, text)
+    most = max(QUEUES_MAX, call.gateway.limits.receive_messages_max)
+    if len(offsets) > most:
+        text = f"handles: they are of {len(offsets):,} consumers and queues, and a request settles {most:,}"
+        raise RequestRefused(GatewayReason.REQUEST_INVALID, f"{text}: settle the others with another one")
 
     async def of_one(holder: Holder) -> list[AckOutcome] | TarryError:
         try:

@@ -64,13 +64,13 @@ def phase(data: Path) -> Phase | None:
     return Phase.JOINING if mark.read_bytes() == Phase.JOINING.encode() else Phase.LEAVING
 
 
-def set_aside(data: Path) -> Path:
+def set_aside(data: Path, node: str) -> Path:
     """Move a node's data away, durably, so that the next start comes back as a newcomer; return where to.
 
     Nothing of it may be open.
     """
     make_folder(data)
-    leaving = _leaving(data) or _incarnation(data)
+    leaving = _leaving(data) or _incarnation(data, node)
     _mark(data, Phase.LEAVING, leaving)  # first: without data and without the mark it would vote
     return move_aside(data, _left(data))
 
@@ -123,25 +123,27 @@ def _leaving(data: Path) -> int:
     return int(told) if told.isdigit() and len(told) <= U64_DIGITS and int(told) < 1 << 64 else 0
 
 
-def _incarnation(data: Path) -> int:
+def _incarnation(data: Path, node: str) -> int:
     """Return the incarnation with which a node leaves whose journal is there; 0: by its name."""
     journal = data / "journal"
     if not journal.exists():
         return 0
     try:
         with closing(WriteAheadLog(journal, cut=True)) as log:  # without a boot id: its mark stays
-            return leaving_incarnation(log)
+            return leaving_incarnation(log, node)
     except (JournalDamaged, OSError):
         return 0
 
 
-def leaving_incarnation(journal: Storage) -> int:
-    """Return the incarnation of a journal that may have been a member's; 0: it has nothing of the log.
+def leaving_incarnation(journal: Storage, node: str) -> int:
+    """Return the incarnation of a node's journal that may have been a member's; 0: it was none.
 
+    It has nothing of the log, or a newcomer's has the state of one that began when another was the member.
     Such a one began on an emptied disk, and leaves for the one before, which is lost. Raises JournalDamaged.
     """
     head = read_head(journal)
-    return head.incarnation if head.last_index > 1 else 0
+    other = head.joined and head.members.incarnations.get(node, head.incarnation) != head.incarnation
+    return head.incarnation if head.last_index > 1 and not other else 0
 
 
 class Rejoining:
@@ -166,10 +168,10 @@ class Rejoining:
         """
         telling = asyncio.ensure_future(self._tell_of_power())
         try:
-            await self._until_let_go(_incarnation(self._config.data))
+            await self._until_let_go(_incarnation(self._config.data, self._config.node))
         finally:
             telling.cancel()
-        aside = set_aside(self._config.data)
+        aside = set_aside(self._config.data, self._config.node)
         left(self._config.data)
         log.warning("left the cluster: comes back as a newcomer", aside=str(aside))
 
@@ -201,14 +203,14 @@ class Rejoining:
         log.warning("a member again", address=address)
 
     async def _until_answered(self, method: str, raw: bytes, timeout_s: float) -> None:
-        said, hint = "", None
+        said, hint = dict[str, str](), None
         while True:  # the leader that the last of them names is asked next: it may be this node
             for address in self._others:
                 problem, hint = await self._ask(method, hint or address, raw, timeout_s)
                 if problem is None:
                     return
-                if problem != said:
-                    said = problem
+                if said.get(address) != problem:
+                    said[address] = problem
                     log.warning("not yet", asked=method, peer=address, answer=problem)
             await asyncio.sleep(RETRY_S)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tarry.proto.tarry_log_pb2 import RaiseLevelCommand
 from tarry.replication.driver import hellos
-from tarry.replication.driver.membership_change import MembershipChanges
+from tarry.replication.driver.membership_change import RAISE, MembershipChanges
 from tarry.replication.errors import LevelRefused
 from tarry.replication.replica import Replica
 from tarry.replication.state_machine.commands import encode
@@ -47,7 +47,7 @@ class LevelRaise:
         Raises LevelRefused, MembershipRefused (a change of members is running), NotLeader, Unknown.
         """
         replica, term = self._replica, self._replica.consensus.state.term
-        with self._changes.alone():
+        with self._changes.alone(RAISE):
             await replica.read_barrier()  # the members are those of the log, and the level too
             deadline = replica.now() + deadline_ms / 1000
             refused = self._own(level) | await hellos.refused(replica, self._others(), level, deadline)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Final
 
 from tarry.proto.tarry_peer_pb2 import Appended, MembershipChange
 from tarry.replication.driver import hellos
@@ -16,13 +17,16 @@ from tarry.replication.errors import MembershipRefused, Unknown
 from tarry.replication.replica import Replica
 from tarry.replication.status import Role
 
+CHANGE: Final = "another change of members"
+RAISE: Final = "a raise of the level"
+
 
 class MembershipChanges:
     def __init__(self, replica: Replica, set_peers: Callable[[], None]) -> None:
         """Take `set_peers`, which tells the transport that `addresses` has changed."""
         self._replica = replica
         self._set_peers = set_peers
-        self._running = False
+        self._running = ""  # what is, in words
         self.newcomers: dict[str, str] = {}
         """Addresses by node, of learners that are not in the log yet."""
         self.taught: dict[str, int] = {}
@@ -34,7 +38,8 @@ class MembershipChanges:
         """Make a node a member. Raises MembershipRefused, NotLeader, Unknown."""
         if node in self._replica.membership.current():
             raise MembershipRefused(f"{node} is a member")
-        with self.alone():
+        await self._behind_a_raise()
+        with self.alone(CHANGE):
             self.newcomers[node] = address
             self._sent_before[node] = self._replica.consensus.progress[node].flow.sequence
             self._set_peers()
@@ -69,7 +74,8 @@ class MembershipChanges:
             raise MembershipRefused("a leader cannot remove itself; transfer leadership first")
         if node not in self._replica.membership.current():
             raise MembershipRefused(f"{node} is no member")
-        with self.alone():
+        await self._behind_a_raise()
+        with self.alone(CHANGE):
             await self._change(MembershipChange(node=node, remove=True, returns=returns))
 
     async def leave(self, node: str, incarnation: int = 0) -> None:
@@ -83,19 +89,27 @@ class MembershipChanges:
         self._demand_same(node, incarnation)
         if node in replica.membership.current():
             await self.remove(node, returns=True)
+        await self._until_applied(term)
+
+    async def join(self, node: str, address: str, deadline_ms: int, incarnation: int = 0) -> None:
+        """Make a node a member unless it is one at that address; return once it is committed that it is.
+
+        `incarnation`: of the journal that asks for it, and does not speak for another of its name. Raises as
+        `add` does.
+        """
+        term = self._replica.consensus.state.term
+        self._demand_same(node, incarnation)
+        if self._replica.membership.current().get(node) != address:
+            await self.add(node, address, deadline_ms)
+        await self._until_applied(term)
+
+    async def _until_applied(self, term: int) -> None:
+        """Return once all changes of members in the log are applied. Raises Unknown."""
+        replica = self._replica
         while any(index > replica.applied for index, _ in replica.journal.membership_changes):
             if not replica.leads(term):
                 raise Unknown("leadership was lost while the change was under way")
             await replica.next_turn()
-
-    async def join(self, node: str, address: str, deadline_ms: int, incarnation: int = 0) -> None:
-        """Make a node a member unless it is one at that address. Raises as `add` does.
-
-        `incarnation`: of the journal that asks for it, and does not speak for another of its name.
-        """
-        self._demand_same(node, incarnation)
-        if self._replica.membership.current().get(node) != address:
-            await self.add(node, address, deadline_ms)
 
     def _demand_same(self, node: str, incarnation: int) -> None:
         """Raise MembershipRefused where another journal than that is the member of a name; 0: any is."""
@@ -103,24 +117,30 @@ class MembershipChanges:
         if incarnation and added and added != incarnation:
             raise MembershipRefused(
                 f"{node} was replaced: the member of that name has another journal. Stop this node; "
-                "to add it beside that one, give it a name and a data folder of its own"
+                "to add it beside that one, give it a name and a data folder of its own. "
+                f"If that one is gone for good: `tarry member remove {node}` lets this one come back"
             )
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Run no other change of members, or of the level, meanwhile. Raises MembershipRefused, NotLeader."""
-        self._begin()
-        try:
-            yield
-        finally:
-            self._running = False
+    def alone(self, what: str) -> Iterator[None]:
+        """Run no other change of members, or of the level, meanwhile. Raises MembershipRefused, NotLeader.
 
-    def _begin(self) -> None:
+        ``what``: CHANGE or RAISE.
+        """
         if self._replica.consensus.state.role is not Role.LEADER:
             raise self._replica.not_leader()
         if self._running:
-            raise MembershipRefused("another change is running")
-        self._running = True
+            raise MembershipRefused(f"{self._running} is running: wait for its end")
+        self._running = what
+        try:
+            yield
+        finally:
+            self._running = ""
+
+    async def _behind_a_raise(self) -> None:
+        """Wait for a raise of the level, which the leader may have begun by itself, unknown to who asks."""
+        while self._running == RAISE:
+            await self._replica.next_turn()
 
     async def _teach(self, node: str, deadline: float) -> None:
         replica, term = self._replica, self._replica.consensus.state.term

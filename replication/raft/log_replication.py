@@ -79,7 +79,7 @@ class LogReplication:
         )
 
     def _begin_with(self, append: Append) -> None:
-        if self._membership.begin_with(append.members, append.prev_index):
+        if self._membership.begin_with(append.members, append.prev_index, self._node):
             self._engine.begin_with(append.members.addresses.keys() - {self._node})
 
     def on_appended(self, peer: str, answer: Appended) -> None:

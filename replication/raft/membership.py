@@ -45,14 +45,16 @@ class Membership:
         if journal.members is None:
             journal.set_members(MemberList(addresses=configured))
 
-    def begin_with(self, members: MemberList, index: int) -> bool:
+    def begin_with(self, members: MemberList, index: int, node: str) -> bool:
         """Take in the members as of an index, from a leader whose log begins there; return whether they are
         others than it was begun with.
 
-        A newcomer counts majorities by them, not by those of its configuration, which may be incomplete.
+        A newcomer, `node`, counts majorities by them, not by those of its configuration, which may be
+        incomplete. Who is none of them is no founder, whatever its configuration says.
         """
         journal = self._journal
-        if not journal.joined or index != journal.first_index or journal.membership_changes:
+        newcomer = journal.joined or node not in members.addresses
+        if not newcomer or index != journal.first_index or journal.membership_changes:
             return False
         if members == journal.members:
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from bisect import bisect_left, insort
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -122,7 +123,8 @@ class Queues:
         return known
 
     def _add(self, topic: str, group: str) -> ReadyQueue:
-        queue = ReadyQueue(self._folder, len(self._queues), topic, group, self._files, self._changes)
+        name = sys.intern(topic)  # each group of a topic has a queue of it
+        queue = ReadyQueue(self._folder, len(self._queues), name, group, self._files, self._changes)
         self._queues.append(queue)
         self._deleted.append(0)
         self._parts.append(b"")
@@ -153,6 +155,8 @@ class Queues:
             del self.acknowledged[group, known.queue]
             self._groups_changed.add((group, known.queue))
             self._groups[known.queue].remove(group)
+            if not self._groups[known.queue]:
+                del self._groups[known.queue]
         self._delete(self.of(topic, group))
         self.uses.forget(topic, group)
         self.moved.append((topic, group))

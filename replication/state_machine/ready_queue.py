@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -53,6 +53,8 @@ TAIL_UNITS: Final = 32
 appended to alike are then not all written by the same entry."""
 NO_SETTINGS: Final = TopicSettings()
 """Of every topic that was given none; never changed."""
+NO_SEGMENTS: Final[frozenset[int]] = frozenset()
+"""Shared by the queues of which none is written, which is most of many."""
 SEGMENT_NAME: Final = re.compile(r"[0-9a-f]{16}\.ready")
 
 
@@ -77,7 +79,7 @@ class FileChanges(NamedTuple):
     """The first one's offset."""
     first: int
     """Of the queue."""
-    touched: Sequence[int]
+    touched: Set[int]
     """Segments that have been written."""
     obsolete: Sequence[Path]
     hole: tuple[Path, tuple[int, int]] | None
@@ -209,8 +211,8 @@ class ReadyQueue:
         self._changes = changes or Changes()
         self._changes.parts.add(queue)
         self._tail = b""  # the last units, in memory alone
-        self._touched: set[int] = set()
-        self._obsolete: list[Path] = []
+        self._touched = NO_SEGMENTS
+        self._obsolete: tuple[Path, ...] = ()
         self._punched = 0  # the offset up to which files have given their space back
         self.settings = NO_SETTINGS  # of a topic's queue
         self.policy: GroupPolicy | None = None  # of a retry queue's group; None: it sets nothing
@@ -243,7 +245,7 @@ class ReadyQueue:
         """Write to the files what is in memory alone. Raises OSError."""
         for segment, position, part in _by_segment(self._tail, self._written, self.first):
             _write_all(self._fd(segment), part, position)
-            self._touched.add(segment)
+            self._touched |= {segment}
             self._note()
         self._tail = b""
 
@@ -352,7 +354,7 @@ class ReadyQueue:
         self.flush()  # part of the stretch may be in memory alone, and files have no gaps
         segment, start = divmod(stretch.first, SEGMENT_UNITS)
         _write_all(self._fd(segment), memoryview(units), start * UNIT_BYTES)
-        self._touched.add(segment)
+        self._touched |= {segment}
         self._note()
         return True
 
@@ -385,18 +387,18 @@ class ReadyQueue:
     def trim(self, offset: int) -> None:
         """Forget what is below the offset: whole segments become obsolete, the rest is no longer read."""
         before, self.first = self.first, max(self.first, min(offset, self.units))
-        for segment in range(before // SEGMENT_UNITS, self.first // SEGMENT_UNITS):
+        trimmed = range(before // SEGMENT_UNITS, self.first // SEGMENT_UNITS)
+        for segment in trimmed:
             self._files.close(self.queue, segment)
-            self._touched.discard(segment)
-            self._obsolete.append(self._path(segment))
+        self._touched -= set(trimmed)
+        self._obsolete += tuple(map(self._path, trimmed))
         self.proof.forget(self.first)
         self._note()
 
     def take_changes(self) -> FileChanges:
         """Return what has become of the files since the last call."""
-        touched, self._touched = self._touched, set()
-        obsolete, self._obsolete = self._obsolete, []
-        changes = self.folder, self._tail, self._written, self.first, tuple(touched), obsolete
+        changes = self.folder, self._tail, self._written, self.first, self._touched, self._obsolete
+        self._touched, self._obsolete = NO_SEGMENTS, ()
         return FileChanges(*changes, self._take_hole())
 
     def _take_hole(self) -> tuple[Path, tuple[int, int]] | None:
@@ -454,9 +456,10 @@ class ReadyQueue:
         self.policy = None
         self.letters = ()
         self.first = self.units
+        self.proof.forget(self.first)
         self._tail = b""
-        self._touched.clear()
-        self._obsolete = [self.folder]
+        self._touched = NO_SEGMENTS
+        self._obsolete = (self.folder,)
         self._note()
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from tarry.client.errors import Closed, OutcomeUnknown, Overloaded, Refused, TooLarge, Unavailable
 from tarry.gateway.http.config import Limits, load
+from tarry.gateway.http.consuming import QUEUES_MAX
 from tarry.gateway.http.errors import STATUS_OF_OWN, GatewayReason, status_of_reason
 from tarry.gateway.http.operations import OPERATIONS
 from tarry.gateway.http.strict_json import DEPTH_MAX
@@ -143,7 +144,7 @@ def test_the_headers_and_bounds_that_the_readme_names_are_those_of_the_code() ->
     for name in headers.keys() - {"User-Agent"}:
         assert f"`{name}`" in README
     assert f"nested more than {DEPTH_MAX} deep" in README
-    assert "at most 100 calls of `receive`" in README
+    assert f"One request settles messages of {QUEUES_MAX} queues" in README
 
 
 def test_the_design_has_every_module() -> None:

@@ -158,16 +158,17 @@ async def test_what_is_settled_has_to_be_handles_and_not_too_many(http: httpx.As
     assert "handles.1" in text
     answer = await http.post("/v1/ack", json={"handles": [good] * 1_001})
     assert "1,000 at most" in refused(answer, 400, "REQUEST_INVALID")
-    for receives, status in (
-        (100, 503),
-        (101, 400),
-    ):  # each has a message of the topic, and one of its retries
-        handles = [
-            str(Handle(Holder("t", "g", f"c{number}", queue, 0), 0))
-            for number in range(receives)
-            for queue in (0, 1)
-        ]
-        assert (await http.post("/v1/ack", json={"handles": handles})).status_code == status
+
+
+@pytest.mark.parametrize(("messages_max", "queues"), [(100, 200), (300, 300)])
+async def test_a_request_settles_all_of_an_answer_to_receive_and_tells_what_to_do_with_more(
+    messages_max: int, queues: int
+) -> None:
+    async with asked(alone(receive_messages_max=messages_max)) as http:
+        handles = [str(Handle(Holder(f"t{n}", "g", "c", n, 0), 0)) for n in range(queues + 1)]
+        assert (await http.post("/v1/ack", json={"handles": handles[1:]})).status_code == 503
+        text = refused(await http.post("/v1/ack", json={"handles": handles}), 400, "REQUEST_INVALID")
+        assert f"{queues + 1} consumers and queues, and a request settles {queues}: settle the others" in text
 
 
 @pytest.mark.parametrize(

@@ -344,7 +344,7 @@ MUTANTS = (
     Mutant(
         "what_a_queue_got_is_not_touched",
         "a power loss tears what the checkpoint counts",
-        "            _write_all(self._fd(segment), part, position)\n            self._touched.add(segment)\n",
+        "            _write_all(self._fd(segment), part, position)\n            self._touched |= {segment}\n",
         "            _write_all(self._fd(segment), part, position)\n",
         (
             "tests/replication/state_machine/test_ready_queue.py"
@@ -401,7 +401,7 @@ MUTANTS = (
     Mutant(
         "what_was_mended_is_not_touched",
         "a power loss brings the damage back",
-        "memoryview(units), start * UNIT_BYTES)\n        self._touched.add(segment)\n",
+        "memoryview(units), start * UNIT_BYTES)\n        self._touched |= {segment}\n",
         "memoryview(units), start * UNIT_BYTES)\n",
         (
             "tests/replication/state_machine/test_ready_queue.py::test_damaged_units_are_mended_by_their_own_bytes_and_by_no_others",
@@ -489,8 +489,8 @@ MUTANTS = (
     Mutant(
         "checksums_of_what_was_trimmed_stay",
         "memory and checkpoints grow with all that was ever released",
-        "        self.proof.forget(self.first)\n",
-        "",
+        "        self.proof.forget(self.first)\n        self._note()\n",
+        "        self._note()\n",
         (
             "tests/replication/state_machine/test_ready_queue.py::test_what_was_trimmed_is_proven_no_more_and_the_rest_still_is",
         ),
@@ -507,8 +507,8 @@ MUTANTS = (
     Mutant(
         "the_segment_that_a_queue_goes_on_in_is_deleted",
         "released messages are lost",
-        "for segment in range(before // SEGMENT_UNITS, self.first // SEGMENT_UNITS):",
-        "for segment in range(before // SEGMENT_UNITS, self.first // SEGMENT_UNITS + 1):",
+        "trimmed = range(before // SEGMENT_UNITS, self.first // SEGMENT_UNITS)",
+        "trimmed = range(before // SEGMENT_UNITS, self.first // SEGMENT_UNITS + 1)",
         ("tests/replication/state_machine/test_ready_queue.py::test_what_is_trimmed_goes_by_whole_files",),
     ),
     Mutant(

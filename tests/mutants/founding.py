@@ -29,18 +29,46 @@ MUTANTS = (
     Mutant(
         "a_node_leaves_by_its_name_only",
         "likewise",
-        "    leaving = _leaving(data) or _incarnation(data)\n",
+        "    leaving = _leaving(data) or _incarnation(data, node)\n",
         "    leaving = 0\n",
         ("tests/node/recovery/test_rejoin.py",),
     ),
     Mutant(
         "a_newcomer_keeps_its_own_list_of_members",
         "two of four elect a leader, and acknowledge, where one of them was told of one founder only",
-        "        if not journal.joined or index != journal.first_index or journal.membership_changes:\n",
-        "        if True:\n",
+        "        if not newcomer or index",
+        "        if True or index",
         (
             "tests/simulation/test_newcomers.py::"
             "test_a_newcomer_counts_majorities_by_the_members_and_not_by_a_list_that_lacks_some",
+        ),
+    ),
+    Mutant(
+        "a_newcomer_that_takes_itself_for_a_founder_keeps_its_own_list",
+        "likewise, where its list names itself",
+        "journal.joined or node not in members.addresses\n",
+        "journal.joined\n",
+        (
+            "tests/simulation/test_newcomers.py::"
+            "test_a_newcomer_counts_majorities_by_the_members_and_not_by_a_list_that_lacks_some",
+        ),
+    ),
+    Mutant(
+        "what_began_on_an_emptied_disk_leaves_for_itself",
+        "a node that has the state, and not the journal that was added, is refused for ever",
+        "    other = head.joined and head.members",
+        "    other = False and head.members",
+        (
+            "tests/simulation/test_newcomers.py::test_a_member_whose_disk_was_emptied_leaves_for_the_journal_before",
+        ),
+    ),
+    Mutant(
+        "a_join_is_answered_before_it_is_committed",
+        "a node that believes to be a member is none after the next failover",
+        "            await self.add(node, address, deadline_ms)\n        await self._until_applied(term)\n",
+        "            await self.add(node, address, deadline_ms)\n",
+        (
+            "tests/simulation/test_newcomers.py::test_a_join_that_is_asked_for_again_is_answered_once_it_is_committed",
         ),
     ),
     Mutant(
@@ -290,9 +318,18 @@ MUTANTS = (
         (f"{PLAYED}::test_a_change_of_members_that_cannot_be_made_is_refused_and_changes_nothing",),
     ),
     Mutant(
+        "a_change_of_members_meets_a_raise",
+        "a removal is refused for something that its operator has not begun",
+        "        while self._running == RAISE:\n",
+        "        while False:\n",
+        (
+            "tests/simulation/test_levels.py::test_a_change_of_members_waits_for_a_raise_that_the_leader_has_begun",
+        ),
+    ),
+    Mutant(
         "two_joins_run_together",
         "the second newcomer is never taught to its end",
-        '            raise MembershipRefused("another change is running")\n',
+        '            raise MembershipRefused(f"{self._running} is running: wait for its end")\n',
         "            pass\n",
         (f"{PLAYED}::test_a_change_of_members_that_cannot_be_made_is_refused_and_changes_nothing",),
     ),
@@ -322,8 +359,8 @@ MUTANTS = (
     Mutant(
         "leaving_is_answered_before_it_is_applied",
         "a node that has lost its data is told it has left, and has not",
-        "while any(index > replica.applied for index, _ in replica.journal.membership_changes):",
-        "while False:",
+        "            await self.remove(node, returns=True)\n        await self._until_applied(term)\n",
+        "            await self.remove(node, returns=True)\n",
         (
             "tests/simulation/test_state_and_members.py::test_nobody_is_told_to_have_left_before_it_is_committed",
         ),

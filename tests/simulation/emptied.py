@@ -46,7 +46,7 @@ async def _ask(leader: SimNode, node: SimNode, phase: Phase, address: str) -> bo
     if phase is Phase.LEAVING:
         if node.name in status.members and loses_quorum(status, node.name):
             return False
-        await leader.driver.leave(node.name, leaving_incarnation(node.disk))
+        await leader.driver.leave(node.name, leaving_incarnation(node.disk, node.name))
     else:
         await leader.driver.join(node.name, address, 3000, node.journal.incarnation)
     return True

@@ -207,3 +207,18 @@ def test_a_node_of_the_version_before_is_not_added_to_a_cluster_of_a_higher_leve
         await until(world, lambda: emptied.name in leader.driver.status().members)
 
     scenario(play, begin=begin("manual"))
+
+
+def test_a_change_of_members_waits_for_a_raise_that_the_leader_has_begun() -> None:
+    async def play(world: WholeWorld, producer: ModelProducer) -> None:
+        leader = await world.until_served()
+        await asyncio.sleep(0.5)
+        raised = asyncio.ensure_future(finish(world))
+        await until(world, lambda: bool(leader.driver._membership_changes._running), 0.0005)
+        assert levels_of(world) == [1, 1, 1]
+        removal = leader.driver.remove(others(world, leader)[0].name)
+        await asyncio.get_running_loop().create_task(removal, context=leader.processor.context)
+        assert raised.done()
+        assert len(leader.driver.status().members) == 2
+
+    scenario(play, begin=begin("manual"))

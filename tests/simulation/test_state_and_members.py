@@ -395,7 +395,7 @@ def test_a_change_of_members_that_cannot_be_made_is_refused_and_changes_nothing(
             await change.remove("n9")
         adding = asyncio.ensure_future(change.add("n9", "nowhere", 1000))
         await asyncio.sleep(0.1)
-        with pytest.raises(MembershipRefused, match="another change is running"):
+        with pytest.raises(MembershipRefused, match="another change of members is running"):
             await change.remove(other)
         with pytest.raises(MembershipRefused, match="caught up"):
             await adding

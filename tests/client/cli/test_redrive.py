@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tarry.client.cli.redrive import REDRIVEN_FROM, Fate, Redriven, redrive
-from tarry.client.errors import NoRoom, OutcomeUnknown, Refused, TarryError
+from tarry.client.errors import Damaged, NoRoom, NotFound, OutcomeUnknown, Refused, TarryError
 from tarry.client.results import CancelOutcome, MessageState
 from tarry.proto.message_id import MessageId
 from tarry.proto.reasons import Reason
@@ -35,6 +35,7 @@ class Cluster:
         self.stored = {name(number): Stored() for number in range(count)}
         self.copies: dict[str, dict[str, Any]] = {}
         self.fails: dict[str, TarryError] = {}
+        self.unreadable: dict[str, TarryError] = {}
         self.scheduled = 0
         self.has_no_keys = False
 
@@ -42,6 +43,8 @@ class Cluster:
         return self
 
     async def get(self, message_id: str) -> Stored:
+        if (error := self.unreadable.get(message_id)) is not None:
+            raise error
         return self.stored[message_id]
 
     async def cancel(self, message_id: str) -> CancelOutcome:
@@ -138,3 +141,25 @@ async def test_a_message_that_was_cancelled_for_its_copy_gets_it_by_the_next_run
     assert (copy["topic"], copy["body"], copy["tags"]) == ("orders", b"\x00body", ("red",))
     assert copy["properties"] == {"a": "b", REDRIVEN_FROM: name(0)}
     assert [one.fate for one in await run(cluster, out)] == [Fate.DONE_BEFORE, Fate.NOT_MISSING]
+
+
+@pytest.mark.parametrize(
+    ("error", "without"),
+    [
+        (NotFound("MESSAGE_NOT_FOUND", "there is no such message"), Fate.NOT_STORED),
+        (Damaged("MESSAGE_DAMAGED", "its bytes fail their checksum"), Fate.REFUSED),
+    ],
+)
+async def test_what_was_written_down_serves_where_nothing_of_the_message_can_be_read_any_more(
+    tmp_path: Path, error: TarryError, without: Fate
+) -> None:
+    cluster, out = Cluster(2), reconciled(tmp_path, 2)
+    cluster.stored[name(0)].state = MessageState.PENDING
+    cluster.fails = {name(0): NoRoom("SECOND_FULL", "the second is full")}
+    cluster.unreadable = {name(1): error}
+    assert [one.fate for one in await run(cluster, out)] == [Fate.REFUSED, without]
+    cluster.unreadable, cluster.fails = {name(number): error for number in range(2)}, {}
+    assert [one.fate for one in await run(cluster, out)] == [Fate.REDRIVEN, without]
+    (copy,) = cluster.copies.values()
+    assert (copy["topic"], copy["body"]) == ("orders", b"\x00body")
+    assert [one.fate for one in await run(cluster, out)] == [Fate.DONE_BEFORE, without]

@@ -41,7 +41,7 @@ def test_a_node_whose_data_is_whole_is_in_no_phase(tmp_path: Path) -> None:
 
 def test_what_is_set_aside_is_whole_and_out_of_the_way(tmp_path: Path) -> None:
     fill(tmp_path)
-    aside = set_aside(tmp_path)
+    aside = set_aside(tmp_path, "n2")
     assert phase(tmp_path) is Phase.LEAVING
     assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged-1", MARK]
     assert (aside / "journal" / "data.mdb").read_bytes() == b"journal"
@@ -52,7 +52,7 @@ def test_what_is_set_aside_is_whole_and_out_of_the_way(tmp_path: Path) -> None:
 def test_the_incarnation_of_a_journal_is_told_by_the_mark_however_often_it_is_written(tmp_path: Path) -> None:
     write_journal(tmp_path, (1 << 64) - 1)
     for _ in range(2):  # the second time as after an interruption: nothing is left of it
-        set_aside(tmp_path)
+        set_aside(tmp_path, "n2")
         assert phase(tmp_path) is Phase.LEAVING
         assert (tmp_path / MARK).read_bytes() == b"leaving %d" % ((1 << 64) - 1)
     left(tmp_path)
@@ -71,13 +71,13 @@ async def test_a_node_whose_data_was_set_aside_leaves_with_the_incarnation_of_it
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_journal(tmp_path, 77)
-    set_aside(tmp_path)
+    set_aside(tmp_path, "n2")
     assert (await said_as_it_leaves(tmp_path, monkeypatch)).incarnation == 77
 
 
 def test_a_journal_that_has_nothing_of_the_log_leaves_for_the_one_that_is_lost(tmp_path: Path) -> None:
     write_journal(tmp_path, 77, entries=1)
-    set_aside(tmp_path)
+    set_aside(tmp_path, "n2")
     assert (tmp_path / MARK).read_bytes() == b"leaving"
 
 
@@ -105,9 +105,9 @@ async def said_as_it_leaves(data: Path, monkeypatch: pytest.MonkeyPatch) -> Leav
 
 def test_data_set_aside_twice_is_kept_twice(tmp_path: Path) -> None:
     fill(tmp_path)
-    first = set_aside(tmp_path)
+    first = set_aside(tmp_path, "n2")
     fill(tmp_path)
-    second = set_aside(tmp_path)
+    second = set_aside(tmp_path, "n2")
     assert first != second
     assert (first / "current").exists()
     assert (second / "current").exists()
@@ -116,17 +116,17 @@ def test_data_set_aside_twice_is_kept_twice(tmp_path: Path) -> None:
 def test_data_is_set_aside_though_what_was_before_has_been_removed_or_renamed(tmp_path: Path) -> None:
     for _ in range(3):
         fill(tmp_path)
-        aside = set_aside(tmp_path)
+        aside = set_aside(tmp_path, "n2")
     for removed in ("damaged-1", "damaged-2"):
         shutil.rmtree(tmp_path / removed)
     (tmp_path / "damaged-old").mkdir()
     fill(tmp_path)
-    assert set_aside(tmp_path).name == "damaged-4"
+    assert set_aside(tmp_path, "n2").name == "damaged-4"
     assert (aside / "current").exists()
 
 
 def test_a_node_goes_from_leaving_to_joining_to_being_one_as_any_other(tmp_path: Path) -> None:
-    set_aside(tmp_path)
+    set_aside(tmp_path, "n2")
     left(tmp_path)
     assert phase(tmp_path) is Phase.JOINING
     joined(tmp_path)
@@ -147,7 +147,7 @@ def test_what_a_crash_in_the_middle_left_is_set_aside_at_the_next_start(
     with monkeypatch.context() as power:
         power.setattr(rejoin.Path, "rename", _that_fails_after(moves))
         with pytest.raises(InterruptedError):
-            set_aside(tmp_path)
+            set_aside(tmp_path, "n2")
     asked: list[Path] = []
 
     def leaves(config: NodeConfig, stopping: object, do: object) -> object:
@@ -187,7 +187,7 @@ def test_a_crash_in_the_middle_never_leaves_a_node_without_data_and_without_the_
     with monkeypatch.context() as power:
         power.setattr(rejoin.Path, "rename", _that_fails_after(moves))
         with pytest.raises(InterruptedError):
-            set_aside(tmp_path)
+            set_aside(tmp_path, "n2")
     assert phase(tmp_path) is Phase.LEAVING
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tarry.proto import tarry_log_pb2 as log_pb
+from tarry.proto.tarry_consumer_pb2 import GroupStart
 from tarry.replication.state_machine.machine import Machine, MachineSettings
+from tarry.replication.state_machine.queues import Queues
 from tests.node.test_cost import counted
 from tests.replication.commands import NOW_MS, admin, cancel, release, retry, schedule, subscribe, trim
 
@@ -93,3 +96,27 @@ def test_what_an_entry_of_many_schedules_costs_grows_with_their_number_alone(tmp
             machine.apply(index + 1, 1, commands)
     assert lines["800"] < 9 * lines["100"]
     machine.close()
+
+
+def left_by_groups(folder: Path, groups: int) -> int:
+    """Return the bytes that so many groups, one after another, leave in memory once they are deleted."""
+    queues = Queues(folder)
+    queues.of("t")
+    names = [f"g~{number:016x}" for number in range(groups)]
+    tracemalloc.start()
+    try:
+        for name in names:
+            queues.subscribe("t", name, GroupStart())
+            queues.delete_group("t", name)
+        for taken in (queues.capture, queues.take_files, queues.take_moved):
+            taken()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+        queues.close()
+
+
+def test_a_group_that_is_deleted_leaves_little_but_its_number(tmp_path: Path) -> None:
+    left_by_groups(tmp_path / "first", 10)  # what is imported or cached by the first use
+    few, many = left_by_groups(tmp_path / "few", 100), left_by_groups(tmp_path / "many", 600)
+    assert (many - few) / 500 < 900
