@@ -7,6 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
@@ -55,11 +56,14 @@ public class Load {
     static void receive(SimpleConsumer consumer) {
         while (ENDS.getCount() > 0) {
             try {
+                Map<MessageView, Long> tokens = new LinkedHashMap<>();
                 for (MessageView view : consumer.receive(32, Duration.ofSeconds(10))) {
-                    long token = got("simple", view);
+                    tokens.put(view, got("simple", view)); // all of them before an ack waits for a leader
+                }
+                for (MessageView view : tokens.keySet()) {
                     try {
                         consumer.ack(view);
-                        tell("[\"done\", \"simple\", %d, %d, %d]", token, view.getDeliveryAttempt(), now());
+                        tell("[\"done\", \"simple\", %d, %d, %d]", tokens.get(view), view.getDeliveryAttempt(), now());
                     } catch (Exception error) {
                         tell("[\"failed\", \"ack\", \"%s\"]", text(error));
                     }

@@ -79,7 +79,9 @@ func receive(consumer rocketmq.SimpleConsumer) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		for _, view := range views {
-			got("simple", view)
+			got("simple", view) // all of them before an ack waits for a leader
+		}
+		for _, view := range views {
 			if err := consumer.Ack(background, view); err != nil {
 				tell("failed", "ack", err.Error())
 			}

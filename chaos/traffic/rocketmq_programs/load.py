@@ -63,8 +63,8 @@ def receive(consumer: SimpleConsumer, ends: threading.Event) -> None:
             tell("failed", "receive", str(error))
             time.sleep(0.1)
             continue
-        for message in messages:
-            token = got("simple", message)
+        tokens = [got("simple", message) for message in messages]  # before an ack waits for a leader
+        for token, message in zip(tokens, messages, strict=True):
             try:
                 consumer.ack(message)
                 tell("done", "simple", token, message.delivery_attempt, now_ms())

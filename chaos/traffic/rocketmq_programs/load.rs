@@ -61,6 +61,9 @@ async fn receive(consumer: SimpleConsumer, topic: String, ends: Arc<AtomicBool>)
             let (token, attempt) = (String::from_utf8_lossy(view.body()), view.delivery_attempt());
             let (id, marked) = (quoted(view.message_id()), view.properties().contains_key("tarry.maybe_duplicate"));
             println!("[\"got\",\"simple\",{token},{id},{attempt},{marked},{}]", now_ms());
+        }
+        for view in &views {  // an ack may wait for a leader
+            let (token, attempt) = (String::from_utf8_lossy(view.body()), view.delivery_attempt());
             match consumer.ack(view).await {
                 Ok(()) => println!("[\"done\",\"simple\",{token},{attempt},{}]", now_ms()),
                 Err(error) => println!("[\"failed\",\"ack\",{}]", quoted(error)),
