@@ -6,7 +6,7 @@
 So millions of delayed messages cost no memory, and another delay counts at once for all of them.
 
 A queue is in the order of release, which is nearly that of due times. A message that was released late may
-lie behind one that still waits: it is looked at with that one, at the latest the delay after its release.
+lie behind one that still waits: it is looked at with that one.
 """
 
 from __future__ import annotations
@@ -48,11 +48,14 @@ class Delay:
         self._offset, self._due_ms = offset + first, int(due_ms[first])
         return first
 
+    def stopped_ms(self, offset: int) -> int | None:
+        """Return the due time of the message at an offset, where it was too far ahead; else None."""
+        return self._due_ms if self.ms and offset == self._offset else None
+
     def looks_ms(self, offset: int) -> int | None:
         """Return when to look at the queue from an offset on; None: at once."""
-        if not self.ms or offset != self._offset:
-            return None
-        return self._due_ms + self.ms - LOOKED_AHEAD_MS
+        due_ms = self.stopped_ms(offset)
+        return None if due_ms is None else due_ms + self.ms - LOOKED_AHEAD_MS
 
 
 def delayed(queue: ReadyQueue, acknowledged: Acknowledgements, delay_ms: int, now_ms: int) -> int:

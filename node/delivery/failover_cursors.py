@@ -21,6 +21,10 @@ LEASES_NAMED_MAX: Final = 1_024
 """Messages in flight to consumers without a stream that a heartbeat names, shared by the groups; others
 are held like what streams have."""
 
+AHEAD_MS: Final = 1_000
+"""By which the cluster time of the leader before may have been ahead: what is due after that it has not
+delivered, though its cursor may be behind."""
+
 CONSUMERS_NAMED_MAX: Final = 64
 """Consumers without a stream that a cursor names for leases beyond: one is enough to hold them all."""
 
@@ -68,9 +72,9 @@ def limits(feeds: Mapping[int, Feed], sent_s: float | None, now_ms: int, most: i
     return reserved
 
 
-def take_over(feed: Feed, leases: Leases, cursor: log_pb.Cursor, until_ms: int) -> None:
+def take_over(feed: Feed, leases: Leases, cursor: log_pb.Cursor, now_ms: int, lease_ms: int) -> None:
     """Hold what is below the cursor, and let the leases that it names go on."""
-    feed.hold(cursor.offset, until_ms, cursor.doubtful)
+    feed.hold(cursor.offset, now_ms + lease_ms, cursor.doubtful, now_ms + AHEAD_MS)
     for lease in cursor.leases:
         offsets, ends = np.frombuffer(lease.offset, "<u8"), np.frombuffer(lease.until_ms, "<i8")
         for end_ms in np.unique(ends).tolist():

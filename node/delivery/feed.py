@@ -13,6 +13,7 @@ No clock, no network: times come as arguments, what is to be done goes back as v
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection
@@ -24,47 +25,31 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from tarry.node.delivery.delay import Delay
+from tarry.node.delivery.early_units import EARLY_MAX, EarlyUnits
 from tarry.node.delivery.in_flight import Batch, InFlight
 from tarry.node.delivery.int_table import IntTable
 from tarry.node.delivery.marks import Marks
-from tarry.node.delivery.offset_pieces import PIECE_BLOCKS
-from tarry.node.delivery.ordering import Lanes, Parked
+from tarry.node.delivery.offset_pieces import first_piece, share_of
+from tarry.node.delivery.ordering import PARKED_MAX, UNPARKED_PIECE, Lanes, Parked
 from tarry.node.delivery.places import Found, Place
 from tarry.node.delivery.reservation import Reservation
+from tarry.node.delivery.waiting import EMPTY, WAITING_MAX, WINDOW, in_order, merged
 from tarry.proto.tags import TagFilter
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
-from tarry.replication.state_machine.queue_checksums import block_starts
-from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue, UnitsDamaged
+from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
 from tarry.wheel.bitmaps import contains, members
 from tarry.wheel.columns import starts_of
 
-WINDOW: Final = 8_192
-"""Units loaded ahead of what is delivered."""
-
 LOOK_UNITS_MAX: Final = 65_536
 """Units of a group that one turn of the event loop looks at: a filter may pass over all of them."""
+
+TURN_LOOKS_MAX: Final = 4 * LOOK_UNITS_MAX
+"""Units of all groups that one turn looks at."""
 
 HELD_PIECE: Final = 8_192
 """Messages that one turn of the event loop ends the hold of, closes the lanes of, or lets wait again: some
 6 to 12 ms where each has an ordering key, and half as long where none has."""
 
-WAITING_MAX: Final = 2 * WINDOW
-"""Messages that wait, from which on a hold that is over ends no further: each piece is sorted among them."""
-
-TURN_SORTED_MAX: Final = 4 * WAITING_MAX
-"""Messages that one turn sorts among what waits: some 9 ms at worst, where due times repeat in no order."""
-
-TURN_MERGED_MAX: Final = 8 * WAITING_MAX
-"""Messages, with those that wait already, that one turn copies behind one another: some 8 ms."""
-
-UNPARKED_PIECE: Final = 2_048
-"""Lanes of which one ``load`` lets a parked message wait again: 5 ms where PARKED_MAX wait."""
-
-PARKED_MAX: Final = 65_536
-"""Messages set aside because one of their key is under way; from here on the whole feed waits."""
-
-WAITING: Final = np.dtype([*UNIT.descr, ("offset", "<u8"), ("maybe_duplicate", "u1")])
-EMPTY: Final = np.empty(0, dtype=WAITING)
 NONE: Final = np.empty(0, dtype=np.uint64)
 
 
@@ -101,9 +86,11 @@ class Feed:
         self._spent = 0.0
         self._batch_at = IntTable[Batch]()
         self._resumed = BitMap64()  # and did not wait again since: what was taken before does not either
-        self._ahead = BitMap64()  # resumed though never loaded: the old leader delivered them
+        self._early = EarlyUnits()
+        self._ahead = BitMap64()  # from `next` on, and seen: early, held, or resumed
         self._back = BitMap64()  # given back, and to wait again at a pump with room; keeps its lanes
         self._held = BitMap64()
+        self._held_due_ms = 0  # and nothing that is due later
         self._closed = 0  # the lanes of what is held below are closed
         self._marks = marks or Marks()  # of what is being cancelled
         self._aside = BitMap64()  # marked, and would wait else; keeps its lanes closed
@@ -128,30 +115,35 @@ class Feed:
         spent, self._spent = self._spent, 0.0
         return spent
 
-    def hold(self, cursor: int, until_ms: int, doubtful: int = 0) -> None:
+    def hold(self, cursor: int, until_ms: int, doubtful: int = 0, due_ms: int = sys.maxsize) -> None:
         """Hold what an earlier leader may have delivered, up to its cursor, for a lease.
 
-        What lies above, but below ``doubtful``, goes out at its time, marked. Nothing may be taken from any
-        feed of the group until ``close_held`` has closed the lanes of all that is held.
+        What is due later than ``due_ms`` it cannot have: that, and what lies above but below ``doubtful``,
+        goes out at its time, marked. Nothing may be taken from any feed of the group until ``close_held`` has
+        closed the lanes of all that is held.
         """
         self.cursor = max(self.cursor, cursor)
-        self.doubtful = doubtful
+        self.doubtful = max(doubtful, cursor)
         self._held = self._acknowledged.missing_set(self.next, min(cursor, self.queue.units))
-        self.next = max(self.next, cursor)
+        self._ahead |= self._held
         if self._held:
-            self.held_until_ms = until_ms
+            self.held_until_ms, self._held_due_ms = until_ms, due_ms
 
     def close_held(self) -> bool:
         """Close the lanes of the next HELD_PIECE held messages; return whether those of all are closed."""
         if not self._held or self._held.max() < self._closed:
             return True
-        piece = _piece(self._held, self._closed)
+        piece = first_piece(self._held, HELD_PIECE, self._closed)
         offsets = piece[~self._acknowledged.contains(piece)]
-        lanes = self.queue.at(offsets)["lane"]
-        self.lanes.hold(self.queue.queue, offsets, lanes)
-        self._spent += _share(piece, keyed=bool(lanes.any()))
+        units = self.queue.at(offsets)
+        later = units["due_ms"] > self._held_due_ms
+        lanes = units["lane"][~later]
+        self.lanes.hold(self.queue.queue, offsets[~later], lanes)
+        self._unhold(offsets[later])
+        self._ahead -= BitMap64(offsets[later].tolist())
+        self._spent += share_of(piece, HELD_PIECE, keyed=bool(lanes.any()))
         self._closed = int(piece[-1]) + 1
-        return bool(self._held.max() < self._closed)
+        return not self._held or bool(self._held.max() < self._closed)
 
     def hold_ends_ms(self) -> int | None:
         """Return when to call ``end_hold``; None where nothing is held, or too much waits already."""
@@ -162,11 +154,12 @@ class Feed:
 
         Where more is held, ``held_until_ms`` is over: call it again in another turn of the event loop.
         """
-        held = _piece(self._held) if self._held and len(self._waiting) < WAITING_MAX else NONE
+        room = bool(self._held) and len(self._waiting) < WAITING_MAX
+        held = first_piece(self._held, HELD_PIECE) if room else NONE
         self._unhold(held)
         self.held_until_ms = 0 if self._held else None
         self.lanes.end_hold(self.queue.queue, held)
-        self._spent += _share(held, keyed=True)
+        self._spent += share_of(held, HELD_PIECE, keyed=True)
         self._wait(held[~self._acknowledged.contains(held)], maybe_duplicate=True)
 
     def _unhold(self, offsets: NDArray[np.uint64]) -> None:
@@ -180,7 +173,7 @@ class Feed:
         while self._has_room() and self.next < end and self.damage is None:
             if (self.delay.looks_ms(self.next) or 0) > now_ms:
                 break
-            units = self._sound(min(WINDOW, end - self.next))
+            units = self._sound(self.next, min(WINDOW, end - self.next))
             units = units[: self.delay.open(self.next, units["due_ms"], now_ms)]
             offsets = np.arange(self.next, self.next + len(units), dtype=np.uint64)
             wanted = np.zeros(len(units), dtype=np.bool_)
@@ -191,32 +184,65 @@ class Feed:
             if self._ahead:
                 wanted &= ~contains(self._ahead, offsets)
                 self._ahead.remove_range(0, self.next)
-            wanted &= ~self._put_aside(offsets, units["lane"], wanted)
-            if self.tags is not None:
-                matches = self.tags.may_match(units["tag_mask"])
-                passed.append(offsets[wanted & ~matches])
-                wanted &= matches
-            self._merge(units[wanted], offsets[wanted], offsets[wanted] < np.uint64(self.doubtful))
+            passed.append(self._take_in(units, offsets, wanted))
+        passed += self._look_on(end - self.next)
         return np.concatenate(passed) if passed else NONE
 
-    def _sound(self, count: int) -> NDArray[np.void]:
-        """Return the next units, up to what is damaged: nothing goes past that until it is mended."""
+    def _take_in(
+        self, units: NDArray[np.void], offsets: NDArray[np.uint64], wanted: NDArray[np.bool_]
+    ) -> NDArray[np.uint64]:
+        """Have the wanted ones wait; return the offsets of them that are passed over by the filter."""
+        wanted = wanted & ~self._put_aside(offsets, units["lane"], wanted)
+        matches = self.tags.may_match(units["tag_mask"]) if self.tags is not None else wanted
+        passed, wanted = offsets[wanted & ~matches], wanted & matches
+        self._merge(units[wanted], offsets[wanted], offsets[wanted] < np.uint64(self.doubtful))
+        return passed
+
+    def _look_on(self, most: int) -> list[NDArray[np.uint64]]:
+        """Have early units wait, of so many beyond the window at most; return the offsets passed over."""
+        passed = []
+        while most > 0 and (left := self._early_left()) > 0:
+            begin = self._early.end
+            units = self._sound(begin, min(WINDOW, most, left))
+            offsets = self._early.find(units["due_ms"], EARLY_MAX - self._early_waiting())
+            wanted = ~(self._acknowledged.contains(offsets) | contains(self._ahead, offsets))
+            self._ahead |= BitMap64(offsets.tolist())
+            passed.append(self._take_in(units[offsets - np.uint64(begin)], offsets, wanted))
+            self._spent += len(units) / TURN_LOOKS_MAX
+            most -= len(units)
+        return passed
+
+    def _early_left(self) -> int:
+        """Return how many units to look on at: none where a rate opens one offset after another."""
+        stopped = not self._has_room() or self.delay.looks_ms(self.next) is not None
+        may = stopped and self.damage is None and not self.queue.pace.bounded and len(self._waiting) > 0
+        room = may and self._early_waiting() < EARLY_MAX
+        return self._early.left(self.next, self.queue.units) if room else 0
+
+    def _sound(self, first: int, count: int) -> NDArray[np.void]:
+        """Return units, up to what is damaged: nothing goes past that until it is mended."""
         try:
-            return self.queue.read(self.next, count)
+            return self.queue.read(first, count)
         except UnitsDamaged as damage:
             self.damage = damage
-            return self.queue.read(self.next, damage.stretches[0].first - self.next)
+            return self.queue.read(first, damage.stretches[0].first - first)
 
     def to_look(self) -> bool:
         """Return whether parked messages of open lanes, or with room others, have not been loaded."""
-        return bool(self._opened) or self._more_to_load() or self._back_has_room()
+        some = self._more_to_load() or self._early_left() > 0
+        return bool(self._opened) or some or self._back_has_room()
 
     def _more_to_load(self) -> bool:
         some = self.next < self.queue.units and self.delay.looks_ms(self.next) is None
         return some and self._has_room() and self.damage is None
 
     def _has_room(self) -> bool:
-        return len(self._waiting) < min(WINDOW, PARKED_MAX - self._parked.count)
+        in_window = len(self._waiting) - self._early_waiting()
+        return in_window < min(WINDOW, PARKED_MAX - self._parked.count)
+
+    def _early_waiting(self) -> int:
+        ahead = self._waiting["offset"] >= np.uint64(self.next) if self._ahead else NONE
+        return int(np.count_nonzero(ahead))
 
     def _back_has_room(self) -> bool:
         """Return whether some given back may wait: what has not been out before does not keep it."""
@@ -239,10 +265,13 @@ class Feed:
     def due(self, now_ms: int) -> int:
         """Return how many of the window are due, open, and reserved."""
         due = self._due_of_window(now_ms)
+        if self._ahead and self.next < self.queue.units:  # what is early waits for what is not
+            sure_ms = self.delay.stopped_ms(self.next) or self._early.window_ms
+            due = min(due, bisect_right(self._waiting["due_ms"], sure_ms))
         ends = [] if self.reservation.limit is None else [self.reservation.limit]
         if due and self.queue.pace.bounded:
             ends.append(self.queue.pace.opened(now_ms, self.queue.units))
-        if due and ends and min(ends) < self.next:
+        if due and ends and min(ends) < max(self.next, self._early.end):
             shut = self._waiting["offset"][:due] >= min(ends)
             due = int(shut.argmax()) if shut.any() else due
         return due
@@ -254,8 +283,9 @@ class Feed:
 
     def reserves(self, now_ms: int, most: int) -> int:
         """Return the limit to reserve: ``most`` above what is needed, and nothing that waits on disk."""
-        limit = self.needs(now_ms) + most
-        return limit if self.delay.looks_ms(self.next) is None else min(limit, max(self.cursor, self.next))
+        needed = self.needs(now_ms)
+        shut = self.delay.looks_ms(self.next) is not None
+        return min(needed + most, max(needed, self.next)) if shut else needed + most
 
     def _due_of_window(self, now_ms: int) -> int:
         """Return how many are due for the group; searchsorted copies a column of a table first."""
@@ -361,12 +391,12 @@ class Feed:
         """Let the first piece of what was given back go out again, marked, if there is room."""
         if not self._back_has_room():
             return
-        back = _piece(self._back)
+        back = first_piece(self._back, HELD_PIECE)
         listed = BitMap64(back.tolist())
         self._back -= listed
         self._resumed -= listed
         keyed = self.lanes.leave(self.queue.queue, back)
-        self._spent += _share(back, keyed=keyed)
+        self._spent += share_of(back, HELD_PIECE, keyed=keyed)
         self._wait(back[~self._acknowledged.contains(back)], maybe_duplicate=True)
 
     def resume(self, consumer: str, offsets: NDArray[np.uint64], until_ms: int) -> Batch | None:
@@ -437,7 +467,8 @@ class Feed:
         gone |= contains(self._aside, offsets) | self._put_aside(
             offsets, taken["lane"], ~gone & (taken["maybe_duplicate"] == 0)
         )
-        self._waiting = self._sorted(np.concatenate([taken[~gone], self._waiting]))
+        self._waiting, share = in_order(np.concatenate([taken[~gone], self._waiting]))
+        self._spent += share
 
     def find(self, offset: int, lane: int) -> Found:
         """Return where an offset of the queue, of that lane, is now."""
@@ -461,9 +492,9 @@ class Feed:
             return Found(Place.WAITING, before=int(rows[0]), maybe_delivered=marked)
         if (parked := self._parked.find(lane, offset)) is not None:
             return Found(Place.PARKED, before=parked[0], maybe_delivered=parked[1])
-        if offset < self.next:
+        if offset < self.next or offset in self._ahead:
             return Found(Place.SETTLING)
-        between = self._acknowledged.missing_count(self.next, offset)
+        between = len(self._acknowledged.missing_set(self.next, offset) - self._ahead)
         before = between + len(self._waiting) + self._parked.count
         return Found(Place.WAITING, before=before, maybe_delivered=offset < self.doubtful)
 
@@ -483,7 +514,8 @@ class Feed:
 
         Those are not handed over until ``end_marks``; what follows under their keys waits as well.
         """
-        fresh = (offsets >= np.uint64(self.next)) & ~contains(self._ahead, offsets)
+        seen = (offsets < np.uint64(self.next)) | contains(self._ahead, offsets)
+        fresh = ~seen
         waiting = self._waiting[self._waiting["maybe_duplicate"] == 0]["offset"]
         fresh |= np.isin(offsets, waiting)
         fresh |= contains(self._mending, offsets) | contains(self._aside, offsets)
@@ -493,7 +525,7 @@ class Feed:
             fresh[keyed] |= np.isin(offsets[keyed], unmarked)
         fresh &= offsets >= np.uint64(max(self._had_below, self.doubtful))
         fresh &= ~self._acknowledged.contains(offsets)
-        loaded = fresh & (offsets < np.uint64(self.next)) & ~contains(self._mending, offsets)
+        loaded = fresh & seen & ~contains(self._mending, offsets)
         chosen = offsets[loaded & ~contains(self._aside, offsets)]
         if len(chosen):
             self._waiting = self._waiting[~np.isin(self._waiting["offset"], chosen)]
@@ -560,40 +592,7 @@ class Feed:
     def _merge(
         self, units: NDArray[np.void], offsets: NDArray[np.uint64], maybe_duplicate: NDArray[np.bool_]
     ) -> None:
-        if not len(units):
-            return
-        more = np.empty(len(units), dtype=WAITING)
-        for name in UNIT.names or ():
-            more[name] = units[name]
-        more["offset"] = offsets
-        more["maybe_duplicate"] = maybe_duplicate
-        ordered = bool(np.all(np.diff(more["due_ms"]) >= 0))
-        if len(self._waiting):
-            ordered &= bool(self._waiting["due_ms"][-1] <= more["due_ms"][0])
-            ordered &= bool(self._waiting["offset"][-1] < more["offset"][0])
-            more = np.concatenate([self._waiting, more])
-        self._spent += len(more) / TURN_MERGED_MAX
-        self._waiting = more if ordered else self._sorted(more)
-
-    def _sorted(self, rows: NDArray[np.void]) -> NDArray[np.void]:
-        """Sort by due time and offset rows that are in runs of that order."""
-        self._spent += len(rows) / TURN_SORTED_MAX
-        rows = rows[np.argsort(rows["due_ms"], kind="stable")]
-        dues, offsets = rows["due_ms"], rows["offset"]
-        if np.any((dues[1:] == dues[:-1]) & (offsets[1:] < offsets[:-1])):
-            rows = rows[np.lexsort((offsets, dues))]
-        return rows
-
-
-def _piece(found: BitMap64, start: int = 0) -> NDArray[np.uint64]:
-    """Return the first HELD_PIECE of a set from an offset on, in PIECE_BLOCKS blocks at most."""
-    first = found.rank(start) - (start in found)
-    offsets = members(found[first : first + HELD_PIECE])
-    blocks = block_starts(offsets)
-    return offsets if len(blocks) <= PIECE_BLOCKS else offsets[: blocks[PIECE_BLOCKS]]
-
-
-def _share(piece: NDArray[np.uint64], *, keyed: bool) -> float:
-    """Return the share of a turn that a piece takes, by its messages or blocks: without keys half as much."""
-    share = max(len(piece) / HELD_PIECE, len(block_starts(piece)) / PIECE_BLOCKS)
-    return share if keyed else share / 2
+        if len(units):
+            self._early.note(units["due_ms"], offsets < np.uint64(self.next))
+            self._waiting, share = merged(self._waiting, units, offsets, maybe_duplicate)
+            self._spent += share

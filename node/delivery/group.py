@@ -18,7 +18,7 @@ from tarry.node.delivery.cached_batches import CachedBatches
 from tarry.node.delivery.consumer import Consumer, PolledFilter, differs
 from tarry.node.delivery.consumer_table import ConsumerTable, Shown
 from tarry.node.delivery.delivery_rate import DeliveryRate
-from tarry.node.delivery.feed import LOOK_UNITS_MAX, NONE, Feed
+from tarry.node.delivery.feed import LOOK_UNITS_MAX, NONE, TURN_LOOKS_MAX, Feed
 from tarry.node.delivery.in_flight import Batch, InFlight
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.mends import Mends
@@ -61,8 +61,6 @@ TURN_PUMPS_MAX: Final = 125
 """Groups that look what is due: some 0.06 ms each."""
 TURN_CONSUMERS_MAX: Final = 8_000
 """Consumers that these look at: some 1 us each."""
-TURN_LOOKS_MAX: Final = 4 * LOOK_UNITS_MAX
-"""Units looked at."""
 TURN_LET_GO_MAX: Final = 4 * PIECE_OFFSETS
 """Messages whose leases end, or that a consumer gives back: some 0.7 us each, where each went out alone."""
 
@@ -166,7 +164,7 @@ class GroupDelivery:
         its consumers get a moment to come back and say so, before anything is handed to others.
         """
         settings, feed = self._context.config.delivery, self.feeds[cursor.queue]
-        failover_cursors.take_over(feed, self._leases, cursor, begun_ms + self.lease_ms)
+        failover_cursors.take_over(feed, self._leases, cursor, begun_ms, self.lease_ms)
         self._missing.update(cursor.consumers)
         if cursor.doubtful > cursor.offset:
             self._waits_until_ms = begun_ms + settings.resume_ms

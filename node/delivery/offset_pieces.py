@@ -9,9 +9,11 @@ from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pyroaring import BitMap64
 
 from tarry.node.edge.intake_turns import IntakeTurns
 from tarry.replication.state_machine.queue_checksums import block_starts
+from tarry.wheel.bitmaps import members
 
 R = TypeVar("R")
 
@@ -66,6 +68,23 @@ def cut(
     for start in range(0, len(offsets), most):
         part = offsets[start : start + most]
         yield from np.split(part, block_starts(part)[blocks_max::blocks_max])
+
+
+def first_piece(found: BitMap64, most: int, start: int = 0) -> NDArray[np.uint64]:
+    """Return the first of a set from an offset on, so many at most, and in PIECE_BLOCKS blocks at most."""
+    first = found.rank(start) - (start in found)
+    offsets = members(found[first : first + most])
+    blocks = block_starts(offsets)
+    return offsets if len(blocks) <= PIECE_BLOCKS else offsets[: blocks[PIECE_BLOCKS]]
+
+
+def share_of(piece: NDArray[np.uint64], most: int, *, keyed: bool) -> float:
+    """Return the share of a turn that a piece of at most so many takes, by its messages or blocks.
+
+    Without keys it is half as much.
+    """
+    share = max(len(piece) / most, len(block_starts(piece)) / PIECE_BLOCKS)
+    return share if keyed else share / 2
 
 
 def _cut(offsets: Sequence[int]) -> Iterator[NDArray[np.uint64]]:

@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Collection, Container, Iterable, KeysView
 from itertools import repeat
 from operator import ne
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,12 @@ from tarry.replication.state_machine.queues import Queues
 
 Offsets: TypeAlias = NDArray[np.uint64]
 LaneColumn: TypeAlias = NDArray[np.uint32]
+
+UNPARKED_PIECE: Final = 2_048
+"""Lanes of which one ``load`` lets a parked message wait again: 5 ms where PARKED_MAX wait."""
+
+PARKED_MAX: Final = 65_536
+"""Messages set aside because one of their key is under way; from here on the whole feed waits."""
 
 
 class Lanes:
@@ -40,7 +46,7 @@ class Lanes:
         self._cancels = dict.fromkeys(self._opened, queues.retries_cancelled)
 
     def take(self, queue: int, units: NDArray[np.void], behind: Container[int] = ()) -> NDArray[np.bool_]:
-        """Return which of the units (dtype feed.WAITING, with lanes) may go out now, and take their lanes.
+        """Return which of the units (dtype waiting.WAITING, with lanes) may go out now, and take their lanes.
 
         Args:
             behind: lanes of which an earlier message is still parked.
@@ -139,7 +145,7 @@ class Parked:
         return self._lanes.keys()
 
     def put(self, units: NDArray[np.void]) -> None:
-        """Set units aside (dtype feed.WAITING)."""
+        """Set units aside (dtype waiting.WAITING)."""
         columns = (units[name].tolist() for name in ("lane", "due_ms", "offset", "maybe_duplicate"))
         for lane, due_ms, offset, maybe_duplicate in zip(*columns, strict=True):
             heapq.heappush(self._lanes.setdefault(lane, []), (due_ms, offset, maybe_duplicate))

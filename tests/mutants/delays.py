@@ -64,8 +64,8 @@ MUTANTS = (
     Mutant(
         "a_feed_reserves_what_the_delay_keeps",
         "after a failover, thousands that nobody has had are marked as perhaps repeated",
-        "        return limit if self.delay.looks_ms(self.next) is None else min(limit, max(self.cursor, self.next))\n",
-        "        return limit\n",
+        "        return min(needed + most, max(needed, self.next)) if shut else needed + most\n",
+        "        return needed + most\n",
         (f"{DELAY}::test_a_feed_reserves_nothing_of_what_the_delay_keeps_on_disk",),
     ),
     Mutant(

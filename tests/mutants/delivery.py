@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+EARLY = "tests/node/delivery/test_early_units.py"
 FEED = "tests/node/delivery/test_feed.py"
 GROUP = "tests/node/delivery/test_group.py"
 DAMAGE = "tests/wheel/test_damage.py::test_a_small_index_that_rots_while_its_hour_is_open_decides_nothing"
@@ -258,8 +259,8 @@ MUTANTS = (
     Mutant(
         "nobody_looks_at_what_was_given_back_without_room",
         "what was given back stays undelivered until something else happens",
-        "or self._more_to_load() or self._back_has_room()",
-        "or self._more_to_load()",
+        "return bool(self._opened) or some or self._back_has_room()",
+        "return bool(self._opened) or some",
         (f"{GROUP}::test_what_is_given_back_without_room_goes_out_though_nothing_else_happens",),
     ),
     Mutant(
@@ -277,10 +278,40 @@ MUTANTS = (
         (f"{FEED}::test_what_is_put_back_after_a_consumer_has_resumed_it_keeps_its_key_to_itself",),
     ),
     Mutant(
+        "a_crowd_that_nobody_has_had_is_held",
+        "after a failover a crowd waits for a lease, for one message behind it had been delivered",
+        '        later = units["due_ms"] > self._held_due_ms\n',
+        '        later = units["due_ms"] < 0\n',
+        (
+            f"{EARLY}::test_a_crowd_that_is_not_due_is_not_held_though_the_leader_before_has_delivered_what_was_early",
+        ),
+    ),
+    Mutant(
+        "what_is_due_before_a_crowd_is_behind_it",
+        "messages are seconds late while a crowd of their topic has been released and is not due",
+        "        passed += self._look_on(end - self.next)\n",
+        "",
+        (f"{EARLY}::test_what_is_due_before_a_crowd_is_not_behind_it",),
+    ),
+    Mutant(
+        "what_is_early_goes_before_what_is_not_loaded",
+        "a message goes out before an earlier one of its ordering key that the window has no room for",
+        '            due = min(due, bisect_right(self._waiting["due_ms"], sure_ms))\n',
+        "",
+        (f"{EARLY}::test_what_is_early_and_due_behind_the_window_waits_for_what_the_window_has_no_room_for",),
+    ),
+    Mutant(
+        "what_was_early_comes_again",
+        "each message that was scheduled behind a crowd is delivered twice",
+        "            self._ahead |= BitMap64(offsets.tolist())\n            passed",
+        "            passed",
+        (f"{EARLY}::test_what_is_due_before_a_crowd_is_not_behind_it",),
+    ),
+    Mutant(
         "small_pieces_that_wait_again_are_not_charged",
         "a turn of the event loop sorts all that waits for each consumer that leaves",
-        "self._spent += len(rows) / TURN_SORTED_MAX",
-        "self._spent += 0.0",
+        "share = len(rows) / TURN_SORTED_MAX",
+        "share = 0.0",
         (f"{FEED}::test_to_let_one_wait_again_is_charged_for_all_that_it_is_sorted_among",),
     ),
     Mutant(
@@ -313,8 +344,8 @@ MUTANTS = (
     Mutant(
         "what_may_be_in_hand_is_not_held",
         "after a failover messages go to two consumers at once",
-        "        if self._held:\n            self.held_until_ms = until_ms\n",
-        "        if False:\n            self.held_until_ms = until_ms\n",
+        "        if self._held:\n            self.held_until_ms, ",
+        "        if False:\n            self.held_until_ms, ",
         (
             "tests/node/delivery/test_feed.py::test_after_a_failover_what_may_be_in_hand_is_held_then_goes_out_marked",
         ),

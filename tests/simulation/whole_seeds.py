@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import structlog
 
-from tarry.node.delivery import many_topics
+from tarry.node.delivery import feed, many_topics
 from tarry.node.leader import pending_pages
 from tarry.node.recovery import thinning
 from tarry.node.services import bulk_cancel
@@ -42,13 +42,13 @@ UPGRADED_SHARE = 0.4
 
 @contextlib.contextmanager
 def small_parts() -> Iterator[None]:
-    """Let the far log have small segments, which hours leave early, any hour be worth thinning, and a cancel
-    of many take many calls.
+    """Let the far log have small segments, which hours leave early, any hour be worth thinning, a cancel of
+    many take many calls, and a group's feed hold few messages of a crowd.
     """
     constants = (
         (far_log, "SEGMENT_UNITS", 512), (far_log, "_CLEANED_MIN", 16), (placement, "_FULL_UNITS", 8),
         (thinning, "GAIN_BYTES_MIN", 0), (bulk_cancel, "CHOSEN_MAX", 3), (pending_pages, "PAGE_UNITS", 100),
-        (many_topics, "QUANTUM_MESSAGES", 3),
+        (many_topics, "QUANTUM_MESSAGES", 3), (feed, "WINDOW", 16),
     )  # fmt: skip
     before = [getattr(module, name) for module, name, _ in constants]
     for module, name, value in constants:

@@ -11,21 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tarry.node.delivery.feed import NONE, TURN_SORTED_MAX, Feed
+from tarry.node.delivery.feed import NONE, Feed
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.ordering import Lanes
+from tarry.node.delivery.waiting import TURN_SORTED_MAX
 from tarry.proto.tags import TagFilter, tag_mask
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.queues import Queues
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
-from tests.node.delivery.feeds import column, feed_of
-
-
-def fill(queue: ReadyQueue, dues: list[int], masks: list[int] | None = None) -> None:
-    units = np.zeros(len(dues), dtype=UNIT)
-    units["due_ms"] = dues
-    units["tag_mask"] = masks or 0
-    queue.append(units)
+from tests.node.delivery.feeds import column, feed_of, fill
 
 
 def load_all(feed: Feed) -> None:

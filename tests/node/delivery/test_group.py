@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partialmethod
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tarry.node.delivery import waiting
 from tarry.node.delivery.consumer import Consumer
-from tarry.node.delivery.feed import Feed
 from tarry.node.delivery.group import TURN_ENDS_MAX
 from tarry.node.delivery.settlement import ANSWERS_PIECE
 from tarry.proto import tarry_log_pb2 as log_pb
@@ -177,7 +177,7 @@ def test_consumers_that_leave_together_have_what_they_give_back_sorted_over_seve
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     most, leaving = 100, 30
-    monkeypatch.setattr("tarry.node.delivery.feed.TURN_SORTED_MAX", most)
+    monkeypatch.setattr("tarry.node.delivery.waiting.TURN_SORTED_MAX", most)
 
     async def steps_of(group: Group) -> None:
         for late_ms in range(100, 0, -1):
@@ -187,7 +187,8 @@ def test_consumers_that_leave_together_have_what_they_give_back_sorted_over_seve
         await pass_ms(group, 200)
         assert len(group.given) == leaving
         sorted_: list[int] = []
-        monkeypatch.setattr(Feed, "_sorted", partialmethod(counted_rows, Feed._sorted, sorted_))
+        counted = partial(counted_rows, waiting.in_order, sorted_)
+        monkeypatch.setattr("tarry.node.delivery.waiting.in_order", counted)
         group.join("last", credit=0)
         for number in range(leaving):
             group.leave(f"c{number}", clean=True)
@@ -202,10 +203,10 @@ def test_consumers_that_leave_together_have_what_they_give_back_sorted_over_seve
     play(steps_of)
 
 
-def counted_rows(feed: Feed, work: Callable[[Feed, Any], Any], counts: list[int], rows: Any) -> Any:
+def counted_rows(work: Callable[[Any], Any], counts: list[int], rows: Any) -> Any:
     """Sort rows, and note how many."""
     counts.append(len(rows))
-    return work(feed, rows)
+    return work(rows)
 
 
 async def calls_ended_by_turn(group: Group, calls: int, end: Callable[[], None]) -> list[int]:
