@@ -8,6 +8,7 @@ leases while the program is busy.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
@@ -93,6 +94,7 @@ from tarry.client.blocking.recurring import Recurring as Recurring
 from tarry.client.blocking.transactions import CheckHandler, in_thread
 from tarry.client.blocking.transactions import Transaction as Transaction, Transactions as Transactions
 from tarry.client.consumers.consumer_options import ConsumerOptions, PullerOptions
+from tarry.client.errors import Closed as _Closed
 from tarry.client.settings import parse_servers
 
 __all__ = aio.__all__  # the imports above name themselves, so that type checkers see them exported
@@ -107,7 +109,6 @@ class Client:
         self.settings = settings
         self._thread = LoopThread()
         self._client = aio.Client(settings)
-        self._closed = False
 
     def producer(
         self, *, selector: Selector | None = None, group: str = "", check: CheckHandler | None = None
@@ -159,10 +160,9 @@ class Client:
 
     def close(self) -> None:
         """Close producers (after their answers) and consumers, then the connections and the thread."""
-        if not self._closed:
-            self._closed = True
+        with suppress(_Closed):  # another has closed it
             self._thread.run(self._client.close())
-            self._thread.stop()
+        self._thread.stop()
 
     def __enter__(self) -> Client:
         return self

@@ -33,7 +33,7 @@ from tarry.spark.session import SMALL, session
 from tarry.spark.summary import FIGURES
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-words = Console(stderr=True, highlight=False)
+words = Console(stderr=True, highlight=False, emoji=False)
 
 BROKEN, UNUSABLE = 1, 3
 EXIT_CODES = "Exit codes: 0 every promise kept, 1 one broken, 2 wrong usage, 3 nothing can be said (and why)."
@@ -299,7 +299,7 @@ def show_rows(of: Iterable[Mapping[str, Any]]) -> None:
 
 def said(text: str) -> None:
     """Show progress."""
-    words.print(f"[dim]{datetime.now():%H:%M:%S}[/] {text}")
+    words.print(f"[dim]{datetime.now():%H:%M:%S}[/] {escape(text)}")
 
 
 @app.command("bundle")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import Any
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, cast
 
 from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.twin import blocking
@@ -18,6 +19,7 @@ from tarry.client.consumers.message import MessageBatch as AsyncMessageBatch
 from tarry.client.consumers.message import View
 from tarry.client.consumers.puller import Puller as AsyncPuller
 from tarry.client.consumers.within import within
+from tarry.client.errors import Closed
 
 
 class Message(View):
@@ -129,7 +131,7 @@ class Consumer:
 
     def close(self) -> None:
         """Unsubscribe: send the acks that are left, give back what is in hand, for others."""
-        if not self._twin.closed:  # the client has closed it, too
+        with suppress(Closed):  # the client has been closed, and with it this
             self._thread.run(self._close())
 
     def __enter__(self) -> Consumer:
@@ -209,28 +211,38 @@ def _note_ack(twin: AsyncMessage | AsyncMessageBatch) -> None:
 
 
 class _Ready(Buffer):
-    """A batch that was fetched from the loop's thread, which goes on extending its leases; for any thread."""
+    """Messages fetched from the loop's thread, which goes on extending their leases; for any thread.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._lock = threading.Lock()
+    Without a lock, for a signal's handler may run in whoever holds it, and wait for the loop, which would
+    wait for the lock. A deque's own calls are whole: each message is popped once.
+    """
 
     def put(self, batch: AsyncMessageBatch) -> None:
-        with self._lock:
-            super().put(batch)
+        self._messages.extend(batch)
 
     def message(self, oldest_s: float) -> AsyncMessage | None:
-        with self._lock:
-            return super().message(oldest_s)
-
-    def clear(self) -> None:
-        with self._lock:
-            super().clear()
+        with suppress(IndexError):
+            while True:
+                message = self._messages.popleft()
+                if cast(AsyncMessageBatch, message.batch).leased_s >= oldest_s:
+                    return message
+                self.expired.append((message.queue, [message.offset]))
+        return None
 
     def waiting(self) -> list[Offsets]:
-        with self._lock:
-            return super().waiting()
+        return [(batch.queue, offsets) for batch, offsets in self._by_batch()]
 
     def renew(self, before_s: float, now_s: float) -> list[Offsets]:
-        with self._lock:
-            return super().renew(before_s, now_s)
+        renewed = []
+        for batch, offsets in self._by_batch():
+            if batch.leased_s < before_s:
+                batch.leased_s = now_s
+                renewed.append((batch.queue, offsets))
+        return renewed
+
+    def _by_batch(self) -> list[tuple[AsyncMessageBatch, list[int]]]:
+        messages = list(self._messages)
+        return [
+            (batch, [message.offset for message in some])
+            for batch, some in groupby(messages, attrgetter("batch"))
+        ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -14,22 +13,10 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from tarry.client.cluster.forks import FORKED, Process
 from tarry.client.errors import Closed
 
 T = TypeVar("T")
-
-
-class _Here:
-    process = os.getpid()
-    """This one: the system, asked for each message, would take longer than what is done behind it."""
-
-
-def _forked() -> None:
-    _Here.process = os.getpid()
-
-
-if hasattr(os, "register_at_fork"):  # where a system has forks
-    os.register_at_fork(after_in_child=_forked)
 
 
 class LoopThread:
@@ -60,6 +47,7 @@ class LoopThread:
         try:
             if self.inside:
                 raise RuntimeError("a callback runs on the client's event loop and must not wait for it")
+            self.check_process()  # first: at the fork another thread may have held the lock
             with self._submitting:  # what the loop has been given before it is told to end, it ends
                 loop = self._running()
                 loop.call_soon_threadsafe(waits.begin)
@@ -80,7 +68,7 @@ class LoopThread:
     def soon(self, call: Callable[[], object]) -> None:
         """Have the loop call this soon, in order; a burst wakes it once."""
         self._soon.append(call)
-        if self._woken and self._process == _Here.process:  # a fork in a burst has no thread that is awake
+        if self._woken and self._process == Process.id:  # a fork in a burst has no thread that is awake
             return
         self._woken = True
         try:
@@ -99,6 +87,7 @@ class LoopThread:
 
     def stop(self) -> None:
         """End the loop and its thread, and with Closed whoever waits for it. May be called twice."""
+        self.check_process()
         with self._submitting:
             self._stopped = True
             loop, thread = self._loop, self._thread
@@ -115,8 +104,8 @@ class LoopThread:
 
     def check_process(self) -> None:
         """Raise RuntimeError in a process that was forked since the loop has begun."""
-        if self._process not in (None, _Here.process):
-            raise RuntimeError("the client was used before this process was forked: make one of its own")
+        if self._process not in (None, Process.id):
+            raise RuntimeError(FORKED)
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._submitting:
@@ -124,7 +113,7 @@ class LoopThread:
                 raise Closed("client")
             self.check_process()
             if self._loop is None:
-                self._process = _Here.process
+                self._process = Process.id
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
                     target=_run, args=(self._loop,), name="tarry-client", daemon=True

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Unpack
 
 from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.transactions import Transaction
 from tarry.client.blocking.twin import blocking
-from tarry.client.errors import Overloaded
+from tarry.client.errors import Closed, Overloaded
 from tarry.client.producers.completions import OneWay, OneWayErrors
 from tarry.client.producers.message_options import MessageOptions, check_options
 from tarry.client.producers.producer import Producer as AsyncProducer
@@ -148,9 +149,8 @@ class Producer(OneWayErrors):
 
     def close(self) -> None:
         """Take no more, and return when what was given has its answer."""
-        if not self._twin._closed:  # the client has closed it, too
-            self.flush()
-            self._thread.run(self._twin.close())
+        with suppress(Closed):  # the client has been closed, and with it this
+            self._thread.run(self._close())
 
     def __enter__(self) -> Producer:
         return self
@@ -161,6 +161,10 @@ class Producer(OneWayErrors):
     async def _flush(self) -> None:
         self._thread.drain()
         await self._twin.flush()
+
+    async def _close(self) -> None:
+        await self._flush()
+        await self._twin.close()
 
     def _one_way_done(self, outcome: Scheduled | BaseException) -> None:
         if isinstance(outcome, BaseException):

@@ -10,7 +10,7 @@ import typer
 
 from tarry.client.aio import Client
 from tarry.client.cli.options import OnCluster
-from tarry.client.cli.output import Output, out, print_json, table_of, words
+from tarry.client.cli.output import Output, cell, out, print_json, table_of, words
 from tarry.client.cli.times import time_option, time_text
 from tarry.client.errors import Unavailable
 from tarry.client.operators.audit_log import AuditLine
@@ -58,7 +58,7 @@ async def audit(
     else:
         out().print(table_of([_row(line) for line in lines], COLUMNS))
     for node in trail.without:
-        words().print(f"{node} writes no audit log: set audit.file", style="yellow")
+        words().print(f"{cell(node)} writes no audit log: set audit.file", style="yellow")
     if trail.unreadable:
         words().print(f"{trail.unreadable:,} lines cannot be read", style="yellow")
     if trail.silent:

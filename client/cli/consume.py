@@ -13,7 +13,16 @@ from rich.text import Text
 
 from tarry.client.aio import AckOutcome, Client, Consumer
 from tarry.client.cli.options import OnCluster
-from tarry.client.cli.output import Output, body_fields, fields_of, out, print_json, print_outcomes, words
+from tarry.client.cli.output import (
+    Output,
+    body_fields,
+    fields_of,
+    in_one_line,
+    out,
+    print_json,
+    print_outcomes,
+    words,
+)
 from tarry.client.cli.times import duration_option, duration_text, start_option, time_text
 from tarry.client.consumers.message import View
 from tarry.client.consumers.unsettled import Verdict
@@ -63,7 +72,11 @@ def consume(
         Any, start_option("--from", help="Where a new group begins: earliest, latest, or a time.")
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--no-ack", help="Do not acknowledge: the messages will be delivered again.")
+        bool,
+        typer.Option(
+            "--no-ack",
+            help="Do not acknowledge: the messages will be delivered again. Ends after --max or --credit.",
+        ),
     ] = False,
     *,
     cluster: OnCluster,
@@ -76,7 +89,8 @@ def consume(
     one = topics[0] if len(topics) == 1 and not topics[0].endswith("*") else ""
 
     async def work(client: Client) -> None:
-        wanted = credit if most is None else min(credit, most)
+        wanted = credit if most is None else most if keep else min(credit, most)
+        ends_at = wanted if keep else most  # nothing more comes without an acknowledgement
         async with client.consumer(
             one,
             group or f"console-{uuid.uuid4().hex[:12]}",
@@ -90,7 +104,10 @@ def consume(
             temporary=not group,
         ) as consumer:
             shown = Shown(cluster.output, topic=not one)
-            printed = await _print_all(consumer, shown, most, timeout_ms, acknowledge=not keep)
+            printed = await _print_all(consumer, shown, ends_at, timeout_ms, acknowledge=not keep)
+        if keep and most is None and printed == credit:
+            text = f"{credit:,} are in hand, as many as --credit: there may be more, which 'tarry list' shows"
+            words().print(text, style="yellow", soft_wrap=True)
         if cluster.output is Output.TABLE:
             words().print(
                 f"{printed:,} messages" + (f", {consumer.reconnects} reconnects" * bool(consumer.reconnects))
@@ -145,7 +162,7 @@ def print_message(message: View, output: Output, ahead: str = "") -> None:
         return
     notes = [f"attempt {message.attempt}"] if message.attempt > 1 else []
     notes += ["maybe a duplicate"] if message.maybe_duplicate else []
-    notes += [f"#{tag}" for tag in message.tags]
+    notes += [f"#{in_one_line(tag)}" for tag in message.tags]
     fields = body_fields(message.body)
     line = Text.assemble(
         ahead,
@@ -153,7 +170,7 @@ def print_message(message: View, output: Output, ahead: str = "") -> None:
         f"  {time_text(message.due_ms)}  ",
         (f"{'+' if late_ms >= 0 else ''}{duration_text(late_ms)}", "green" if late_ms < 1_000 else "yellow"),
         (f"  {' '.join(notes)}" if notes else "", "magenta"),
-        f"  {fields.get('body', '')}",
+        f"  {in_one_line(fields.get('body', ''))}",
         (f"base64 {fields['body_base64']}" if "body_base64" in fields else "", "dim"),
     )
     out().print(line, soft_wrap=True)

@@ -112,7 +112,7 @@ def _print(life: MessageLife | None, told: MessageHistory) -> None:
             words().print(f"{life.groups_left_out} more groups are not shown", style="dim")
     for node in told.nodes:
         for text in node.doubts():
-            words().print(f"{node.node or node.address}: {text}", style="yellow")
+            words().print(f"{node.node or node.address}: {cell(text)}", style="yellow")
 
 
 def _row(row: HistoryRow) -> dict[str, object]:

@@ -31,7 +31,7 @@ from tarry.client.cli import (
 )
 from tarry.client.cli.cluster import cluster_app
 from tarry.client.cli.options import EXIT_CODES, OnCluster, cluster_command
-from tarry.client.cli.output import Output, body_fields, fields_of, print_fields, words
+from tarry.client.cli.output import Output, body_fields, cell, fields_of, print_fields, words
 from tarry.client.cli.status import print_status
 from tarry.client.cli.times import time_text
 from tarry.client.cli.top import top
@@ -128,7 +128,7 @@ async def add_member(
     cluster: OnCluster,
 ) -> None:
     """Make a node a member. It runs already, with join = true and the other nodes as its members."""
-    words().print(f"{node} learns what there is; then it counts", style="dim")
+    words().print(f"{cell(node)} learns what there is; then it counts", style="dim")
     members = await client.operator().add_member(node, address, deadline_ms=cluster.deadline_ms)
     print_fields({"members": members}, cluster.output)
 

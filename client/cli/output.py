@@ -11,12 +11,14 @@ from typing import Any, NoReturn
 
 import typer
 from rich.console import Console, JustifyMethod
+from rich.markup import escape
 from rich.table import Table
 
 from tarry.client.errors import Refused, TarryError
 
 REFUSED = 1
 UNAVAILABLE = 3
+_WRITTEN_OUT = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 WIDE = 240
 """Columns where the output is no terminal: ids must come out whole."""
 
@@ -30,12 +32,12 @@ class Output(StrEnum):
 
 def out() -> Console:
     """Return the console of results."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+    return Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
 
 
 def words() -> Console:
     """Return the console of everything else."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, emoji=False)
 
 
 def print_json(value: object) -> None:
@@ -97,7 +99,7 @@ def print_outcomes(name: str, outcomes: Iterable[tuple[str, StrEnum]], done: Str
 
 
 def cell(value: object) -> str:
-    """Return a value as a table shows it; nothing in it is taken for markup."""
+    """Return a value as a table shows it; nothing in it is taken for markup, or steers the terminal."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
@@ -106,7 +108,17 @@ def cell(value: object) -> str:
         text = " ".join(map(str, value))
     else:
         text = "" if value is None else str(value)
-    return text.replace("[", r"\[")
+    return escape(visible(text))
+
+
+def visible(text: str) -> str:
+    """Return a text with its control characters written out, but for line breaks and tabs."""
+    return text if text.isprintable() else text.translate(_WRITTEN_OUT)
+
+
+def in_one_line(text: str) -> str:
+    """Return a text as a line shows it, without what steers the terminal."""
+    return visible(text).replace("\n", "\\n")
 
 
 def body_fields(body: bytes) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import grpc
 from grpc import aio
 
 from tarry.client.cluster.fault_avoidance import Avoidance
+from tarry.client.cluster.forks import begin_channels
 from tarry.client.errors import NotPermitted, OutcomeUnknown, TarryError, Unavailable, error_of_call
 from tarry.client.settings import Settings
 from tarry.proto import bearer_token
@@ -44,6 +45,7 @@ class Node:
     """One node's channel and stubs."""
 
     def __init__(self, address: str, settings: Settings) -> None:
+        begin_channels()
         options = settings.channel_options()
         self.address = address
         target = settings.dial.get(address, address)

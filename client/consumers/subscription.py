@@ -14,7 +14,15 @@ from grpc import aio
 from tarry.client.cluster.calls import pause_s
 from tarry.client.cluster.nodes import Nodes
 from tarry.client.consumers.unsettled import Unsettled
-from tarry.client.errors import OutcomeUnknown, Overloaded, Refused, TarryError, Unavailable, error_of_call
+from tarry.client.errors import (
+    Closed,
+    OutcomeUnknown,
+    Overloaded,
+    Refused,
+    TarryError,
+    Unavailable,
+    error_of_call,
+)
 from tarry.proto import tarry_consumer_pb2 as consumer_pb
 from tarry.proto.reasons import Reason
 
@@ -101,6 +109,9 @@ class Subscription:
     async def close(self, within_ms: int) -> None:
         """Wait for the answers to what was sent, end the stream, stop."""
         self.wake()
+        if self._first is not None and not self._first.done():
+            self._first.set_exception(Closed("consumer"))
+            self._first.exception()  # nobody may wait for it
         try:
             await self._end_orderly(time.monotonic() + within_ms / 1_000)
         finally:

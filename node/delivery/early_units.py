@@ -38,10 +38,10 @@ class EarlyUnits:
         """Latest due time of what the window has had."""
         self._latest_ms = 0  # of what has been looked at as well
 
-    def note(self, due_ms: NDArray[np.int64], in_window: NDArray[np.bool_]) -> None:
-        """Note what has come to wait, due times of shape (n,), at least one."""
-        self._latest_ms = max(self._latest_ms, int(due_ms.max()))
-        self.window_ms = max(self.window_ms, int(due_ms[in_window].max(initial=0)))
+    def note_window(self, due_ms: NDArray[np.int64]) -> None:
+        """Note the next units that the window takes in, due times of shape (n,)."""
+        self.window_ms = int(due_ms.max(initial=self.window_ms))
+        self._latest_ms = max(self._latest_ms, self.window_ms)
 
     def left(self, window_end: int, units: int) -> int:
         """Return how many of a queue's units behind the window are to be looked at by ``find``."""

@@ -181,6 +181,7 @@ class Feed:
                 True
             )
             self.next += len(units)
+            self._early.note_window(units["due_ms"])
             if self._ahead:
                 wanted &= ~contains(self._ahead, offsets)
                 self._ahead.remove_range(0, self.next)
@@ -593,6 +594,5 @@ class Feed:
         self, units: NDArray[np.void], offsets: NDArray[np.uint64], maybe_duplicate: NDArray[np.bool_]
     ) -> None:
         if len(units):
-            self._early.note(units["due_ms"], offsets < np.uint64(self.next))
             self._waiting, share = merged(self._waiting, units, offsets, maybe_duplicate)
             self._spent += share

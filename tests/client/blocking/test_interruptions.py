@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 from types import FrameType
 
+from tarry.client.blocking.consumer import _Ready
 from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.producer import _Room
+from tests.client.consumers.test_buffer import batch
 from tests.step import Step
 
 INTERRUPTED = ("tarry.client.blocking", "threading", "concurrent.futures", "queue")
@@ -66,4 +68,26 @@ def test_a_place_that_is_waited_for_can_be_given_back_by_the_loop_meanwhile() ->
 
     assert at_every_line(work, lambda: loop.run(give_back())) >= 4
     assert [room.acquire(blocking=False) for _ in range(3)] == [True, True, False]
+    loop.stop()
+
+
+def test_the_loop_extends_what_waits_wherever_a_handler_waits_for_it() -> None:
+    loop, ready = LoopThread(), _Ready()
+    loop.run(asyncio.sleep(0))
+    taken = list[int]()
+
+    async def renew() -> None:
+        ready.put(batch(range(1, 2), 5.0))
+        for _, offsets in ready.renew(6.0, 7.0):
+            assert offsets
+        assert sum(len(offsets) for _, offsets in ready.waiting()) > 0
+
+    def work() -> None:
+        ready.put(batch(range(2, 3), 5.0))
+        while (message := ready.message(0.0)) is not None:
+            taken.append(message.offset)
+
+    lines = at_every_line(work, lambda: loop.run(renew()))
+    assert lines >= 4
+    assert (taken.count(1), taken.count(2)) == (lines, lines + 1)
     loop.stop()

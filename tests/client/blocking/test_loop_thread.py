@@ -11,6 +11,7 @@ import pytest
 
 from tarry.client.blocking.loop_thread import LoopThread
 from tarry.client.blocking.twin import iterating
+from tarry.client.cluster.forks import Process
 from tarry.client.errors import Closed
 
 PATIENCE_S = 20
@@ -103,4 +104,29 @@ def test_an_interrupted_iteration_ends_once_its_work_under_way_has_ended(
     with pytest.raises(KeyboardInterrupt):
         next(iter(Blocking().parts()))
     assert ended == ["parts"]
+    loop.stop()
+
+
+def test_behind_a_fork_a_call_is_refused_though_a_thread_that_is_not_there_holds_the_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = LoopThread()
+    loop.run(asyncio.sleep(0))
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with loop._submitting:
+            held.set()
+            done.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(10)
+    with monkeypatch.context() as forked:
+        forked.setattr(Process, "id", -1)
+        for call in (lambda: loop.run(asyncio.sleep(0)), loop.stop):
+            with pytest.raises(RuntimeError, match="forked"):
+                call()
+    done.set()
+    holder.join()
     loop.stop()

@@ -412,3 +412,15 @@ async def test_without_dedupe_a_repeated_delivery_is_handed_out_marked(
         (again,) = await take(consumer, 1)
         assert again.maybe_duplicate
         assert await again.ack() is AckOutcome.OK
+
+
+async def test_a_start_under_way_ends_as_the_consumer_is_closed() -> None:
+    async with connect("127.0.0.1:1", deadline_ms=60_000) as client:
+        consumer = client.consumer("orders", "g")
+        start = asyncio.ensure_future(consumer.start())
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(Closed, match="consumer"):
+            async with asyncio.timeout(10):
+                await start

@@ -61,3 +61,21 @@ async def test_an_error_is_raised_and_a_cancelled_caller_is_cancelled() -> None:
     caller.cancel()  # in the turn in which it comes
     with pytest.raises(asyncio.CancelledError):
         await caller
+
+
+async def test_what_comes_as_the_caller_is_cancelled_is_still_there() -> None:
+    arrived, left = asyncio.Event(), list[str]()
+
+    async def take() -> str:
+        await arrived.wait()
+        return left.pop()
+
+    waiting = asyncio.ensure_future(within(take(), 10_000))
+    await asyncio.sleep(0)
+    left.append("message")
+    arrived.set()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await asyncio.sleep(0)
+    assert left == ["message"]
