@@ -94,7 +94,7 @@ from tarry.client.blocking.recurring import Recurring as Recurring
 from tarry.client.blocking.transactions import CheckHandler, in_thread
 from tarry.client.blocking.transactions import Transaction as Transaction, Transactions as Transactions
 from tarry.client.consumers.consumer_options import ConsumerOptions, PullerOptions
-from tarry.client.errors import Closed as _Closed
+from tarry.client.errors import Closed
 from tarry.client.settings import parse_servers
 
 __all__ = aio.__all__  # the imports above name themselves, so that type checkers see them exported
@@ -160,7 +160,7 @@ class Client:
 
     def close(self) -> None:
         """Close producers (after their answers) and consumers, then the connections and the thread."""
-        with suppress(_Closed):  # another has closed it
+        with suppress(Closed):  # another has closed it
             self._thread.run(self._client.close())
         self._thread.stop()
 

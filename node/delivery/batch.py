@@ -28,7 +28,7 @@ class DeliveryBatch(NamedTuple):
 
     shard: int
     queue: int
-    units: NDArray[np.void]  # dtype waiting.WAITING
+    units: NDArray[np.void]  # dtype waiting_messages.WAITING
     hour: NDArray[np.uint32]  # with global_index: of the first message, also for a retry
     global_index: NDArray[np.uint32]
     attempt: NDArray[np.uint32]

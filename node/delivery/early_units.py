@@ -43,19 +43,22 @@ class EarlyUnits:
         self.window_ms = int(due_ms.max(initial=self.window_ms))
         self._latest_ms = max(self._latest_ms, self.window_ms)
 
-    def left(self, window_end: int, units: int) -> int:
-        """Return how many of a queue's units behind the window are to be looked at by ``find``."""
-        self.end = max(self.end, window_end)
-        return min(units, window_end + LOOK_ON_UNITS_MAX) - self.end
+    def begin(self, window_end: int) -> int:
+        """Return the offset to look on from: behind the window, and what has been looked at."""
+        return max(self.end, window_end)
 
-    def find(self, due_ms: NDArray[np.int64], most: int) -> NDArray[np.uint64]:
-        """Look at units from ``end`` on, due times of shape (n,): return the offsets of the early ones.
+    def left(self, window_end: int, units: int) -> int:
+        """Return how many of a queue's units are to be looked at from there on."""
+        return min(units, window_end + LOOK_ON_UNITS_MAX) - self.begin(window_end)
+
+    def find(self, begin: int, due_ms: NDArray[np.int64], most: int) -> NDArray[np.uint64]:
+        """Look at units from ``begin`` on, due times of shape (n,): return the offsets of the early ones.
 
         It ends before the first of them that is beyond ``most``.
         """
         latest_ms = np.maximum.accumulate(np.concatenate([[self._latest_ms], due_ms]))
         (early,) = np.nonzero(due_ms < latest_ms[:-1])
         count = int(early[most]) if len(early) > most else len(due_ms)
-        offsets = (early[:most] + self.end).astype(np.uint64)
-        self.end, self._latest_ms = self.end + count, int(latest_ms[count])
+        self.end, self._latest_ms = begin + count, int(latest_ms[count])
+        offsets: NDArray[np.uint64] = (early[:most] + begin).astype(np.uint64)
         return offsets

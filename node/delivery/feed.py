@@ -33,7 +33,7 @@ from tarry.node.delivery.offset_pieces import first_piece, share_of
 from tarry.node.delivery.ordering import PARKED_MAX, UNPARKED_PIECE, Lanes, Parked
 from tarry.node.delivery.places import Found, Place
 from tarry.node.delivery.reservation import Reservation
-from tarry.node.delivery.waiting import EMPTY, WAITING_MAX, WINDOW, in_order, merged
+from tarry.node.delivery.waiting_messages import EMPTY, WAITING_MAX, WINDOW, in_order, merged
 from tarry.proto.tags import TagFilter
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.ready_queue import ReadyQueue, UnitsDamaged
@@ -203,9 +203,9 @@ class Feed:
         """Have early units wait, of so many beyond the window at most; return the offsets passed over."""
         passed = []
         while most > 0 and (left := self._early_left()) > 0:
-            begin = self._early.end
+            begin = self._early.begin(self.next)
             units = self._sound(begin, min(WINDOW, most, left))
-            offsets = self._early.find(units["due_ms"], EARLY_MAX - self._early_waiting())
+            offsets = self._early.find(begin, units["due_ms"], EARLY_MAX - self._early_waiting())
             wanted = ~(self._acknowledged.contains(offsets) | contains(self._ahead, offsets))
             self._ahead |= BitMap64(offsets.tolist())
             passed.append(self._take_in(units[offsets - np.uint64(begin)], offsets, wanted))
@@ -272,7 +272,7 @@ class Feed:
         ends = [] if self.reservation.limit is None else [self.reservation.limit]
         if due and self.queue.pace.bounded:
             ends.append(self.queue.pace.opened(now_ms, self.queue.units))
-        if due and ends and min(ends) < max(self.next, self._early.end):
+        if due and ends and min(ends) < self._early.begin(self.next):
             shut = self._waiting["offset"][:due] >= min(ends)
             due = int(shut.argmax()) if shut.any() else due
         return due

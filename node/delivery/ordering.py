@@ -46,7 +46,7 @@ class Lanes:
         self._cancels = dict.fromkeys(self._opened, queues.retries_cancelled)
 
     def take(self, queue: int, units: NDArray[np.void], behind: Container[int] = ()) -> NDArray[np.bool_]:
-        """Return which of the units (dtype waiting.WAITING, with lanes) may go out now, and take their lanes.
+        """Return which units (dtype waiting_messages.WAITING, with lanes) may go out, and take their lanes.
 
         Args:
             behind: lanes of which an earlier message is still parked.
@@ -145,7 +145,7 @@ class Parked:
         return self._lanes.keys()
 
     def put(self, units: NDArray[np.void]) -> None:
-        """Set units aside (dtype waiting.WAITING)."""
+        """Set units aside (dtype waiting_messages.WAITING)."""
         columns = (units[name].tolist() for name in ("lane", "due_ms", "offset", "maybe_duplicate"))
         for lane, due_ms, offset, maybe_duplicate in zip(*columns, strict=True):
             heapq.heappush(self._lanes.setdefault(lane, []), (due_ms, offset, maybe_duplicate))

@@ -89,7 +89,7 @@ class MembershipChanges:
         self._demand_same(node, incarnation)
         if node in replica.membership.current():
             await self.remove(node, returns=True)
-        await self._until_applied(term)
+        await self._until_applied(self._last_change(), term)
 
     async def join(self, node: str, address: str, deadline_ms: int, incarnation: int = 0) -> None:
         """Make a node a member unless it is one at that address; return once it is committed that it is.
@@ -101,15 +101,11 @@ class MembershipChanges:
         self._demand_same(node, incarnation)
         if self._replica.membership.current().get(node) != address:
             await self.add(node, address, deadline_ms)
-        await self._until_applied(term)
+        await self._until_applied(self._last_change(), term)
 
-    async def _until_applied(self, term: int) -> None:
-        """Return once all changes of members in the log are applied. Raises Unknown."""
-        replica = self._replica
-        while any(index > replica.applied for index, _ in replica.journal.membership_changes):
-            if not replica.leads(term):
-                raise Unknown("leadership was lost while the change was under way")
-            await replica.next_turn()
+    def _last_change(self) -> int:
+        """Return the index of the last change of members in the log; 0: there is none."""
+        return max((index for index, _ in self._replica.journal.membership_changes), default=0)
 
     def _demand_same(self, node: str, incarnation: int) -> None:
         """Raise MembershipRefused where another journal than that is the member of a name; 0: any is."""
@@ -178,6 +174,11 @@ class MembershipChanges:
         if index is None:
             raise MembershipRefused("an earlier change is not committed yet")
         replica.wake.set()
+        await self._until_applied(index, term)
+
+    async def _until_applied(self, index: int, term: int) -> None:
+        """Return once an entry is applied. Raises Unknown, also where another leader has cut it off."""
+        replica = self._replica
         while replica.applied < index:
             if not replica.leads(term):
                 raise Unknown("leadership was lost while the change was under way")

@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "a_join_is_answered_before_it_is_committed",
         "a node that believes to be a member is none after the next failover",
-        "            await self.add(node, address, deadline_ms)\n        await self._until_applied(term)\n",
+        "            await self.add(node, address, deadline_ms)\n        await self._until_applied(self._last_change(), term)\n",
         "            await self.add(node, address, deadline_ms)\n",
         (
             "tests/simulation/test_newcomers.py::test_a_join_that_is_asked_for_again_is_answered_once_it_is_committed",
@@ -359,7 +359,7 @@ MUTANTS = (
     Mutant(
         "leaving_is_answered_before_it_is_applied",
         "a node that has lost its data is told it has left, and has not",
-        "            await self.remove(node, returns=True)\n        await self._until_applied(term)\n",
+        "            await self.remove(node, returns=True)\n        await self._until_applied(self._last_change(), term)\n",
         "            await self.remove(node, returns=True)\n",
         (
             "tests/simulation/test_state_and_members.py::test_nobody_is_told_to_have_left_before_it_is_committed",

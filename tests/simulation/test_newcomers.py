@@ -10,8 +10,8 @@ import pytest
 
 from tarry.node.recovery.rejoin import leaving_incarnation
 from tarry.proto.tarry_peer_pb2 import PeerFrame
-from tarry.replication.errors import MembershipRefused
-from tests.simulation.playing import followers, scenario, write
+from tarry.replication.errors import MembershipRefused, Unknown
+from tests.simulation.playing import followers, isolate, scenario, write
 from tests.simulation.world import SimNode, World
 
 
@@ -119,7 +119,10 @@ def test_a_member_whose_disk_was_emptied_leaves_for_the_journal_before(has_the_s
     scenario(play)
 
 
-def test_a_join_that_is_asked_for_again_is_answered_once_it_is_committed() -> None:
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_a_join_that_is_asked_for_again_is_answered_once_it_is_committed(cut_off: bool) -> None:
+    """Where another leader cuts its entry off, neither is told that it is done."""
+
     async def play(world: World) -> None:
         leader = await world.until_led()
         newcomer = SimNode(world, "n4")
@@ -142,6 +145,16 @@ def test_a_join_that_is_asked_for_again_is_answered_once_it_is_committed() -> No
         await asyncio.sleep(0.5)
         assert not first.done()
         assert not again.done()
+        if cut_off:
+            isolate(world, leader, noticed=False)
+            await asyncio.sleep(2)
+            world.network.heal()
+            for answer in (first, again):
+                with pytest.raises(Unknown):
+                    await asyncio.wait_for(answer, 5)
+            newcomer.crash()
+            world.nodes.remove(newcomer)
+            return
         slow = False
         await asyncio.wait_for(asyncio.gather(first, again), 3)
         world.members[newcomer.name] = "new"

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tarry.node.delivery.batch import DeliveryBatch
-from tarry.node.delivery.waiting import WAITING
+from tarry.node.delivery.waiting_messages import WAITING
 from tarry.node.ledger.went_alone import WentAlone, mark
 from tarry.spark import ledger
 from tarry.spark.checks import replicas, segments

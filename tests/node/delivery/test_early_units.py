@@ -12,7 +12,7 @@ from tarry.node.delivery.feed import Feed
 from tarry.node.delivery.marks import Marks
 from tarry.node.delivery.ordering import Lanes
 from tarry.node.delivery.places import Place
-from tarry.node.delivery.waiting import WINDOW
+from tarry.node.delivery.waiting_messages import WINDOW
 from tarry.proto.tags import TagFilter, tag_mask
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.queues import Queues

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tarry.node.delivery.feed import NONE, Feed
 from tarry.node.delivery.leases import Leases
 from tarry.node.delivery.ordering import Lanes
-from tarry.node.delivery.waiting import TURN_SORTED_MAX
+from tarry.node.delivery.waiting_messages import TURN_SORTED_MAX
 from tarry.proto.tags import TagFilter, tag_mask
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.queues import Queues

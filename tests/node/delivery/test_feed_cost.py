@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tarry.node.delivery.feed import PARKED_MAX, Feed
-from tarry.node.delivery.waiting import WAITING
+from tarry.node.delivery.waiting_messages import WAITING
 from tarry.replication.state_machine.acknowledgements import Acknowledgements
 from tarry.replication.state_machine.ready_queue import UNIT, ReadyQueue
 from tests import turns

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tarry.node.delivery import waiting
+from tarry.node.delivery import waiting_messages
 from tarry.node.delivery.consumer import Consumer
 from tarry.node.delivery.group import TURN_ENDS_MAX
 from tarry.node.delivery.settlement import ANSWERS_PIECE
@@ -177,7 +177,7 @@ def test_consumers_that_leave_together_have_what_they_give_back_sorted_over_seve
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     most, leaving = 100, 30
-    monkeypatch.setattr("tarry.node.delivery.waiting.TURN_SORTED_MAX", most)
+    monkeypatch.setattr("tarry.node.delivery.waiting_messages.TURN_SORTED_MAX", most)
 
     async def steps_of(group: Group) -> None:
         for late_ms in range(100, 0, -1):
@@ -187,8 +187,8 @@ def test_consumers_that_leave_together_have_what_they_give_back_sorted_over_seve
         await pass_ms(group, 200)
         assert len(group.given) == leaving
         sorted_: list[int] = []
-        counted = partial(counted_rows, waiting.in_order, sorted_)
-        monkeypatch.setattr("tarry.node.delivery.waiting.in_order", counted)
+        counted = partial(counted_rows, waiting_messages.in_order, sorted_)
+        monkeypatch.setattr("tarry.node.delivery.waiting_messages.in_order", counted)
         group.join("last", credit=0)
         for number in range(leaving):
             group.leave(f"c{number}", clean=True)

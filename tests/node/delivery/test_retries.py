@@ -14,7 +14,7 @@ from tarry.node.delivery import retries
 from tarry.node.delivery.policy import Policy
 from tarry.node.delivery.retries import BY_BACK_OFF, Delay
 from tarry.node.delivery.selection import Selection
-from tarry.node.delivery.waiting import WAITING
+from tarry.node.delivery.waiting_messages import WAITING
 from tarry.proto.dead_letters import IDEMPOTENCY_KEY
 from tarry.proto.tarry_consumer_pb2 import ConsumeResponse, DispatchStamp
 from tarry.proto.tarry_log_pb2 import KeyedRecord

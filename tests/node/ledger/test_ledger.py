@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tarry.node.delivery.batch import DeliveryBatch
-from tarry.node.delivery.waiting import WAITING
+from tarry.node.delivery.waiting_messages import WAITING
 from tarry.node.ledger import went_alone
 from tarry.node.ledger.went_alone import RECOVERED, WentAlone, mark
 from tarry.proto.ledger.arrow import SCHEMA, batch
